@@ -1,0 +1,60 @@
+# `make help` lists the targets. Everything is installed into .venv, from locked and hashed packages.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+ARGS ?=
+HEADLESS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench fuzz reference lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## install everything into .venv (does nothing when done)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "phasewise needs Python 3.11 or newer and '$(PYTHON)' is not that: try make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "'$(PYTHON)' cannot make virtual environments: on Debian, apt-get install python3-venv" >&2; exit 1; }
+	@echo "setting up $(VENV) (once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: \
+	  --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: setup ## a simulated tier and three ways to size it; HEADLESS=1 draws nothing, ARGS="--json FILE" keeps the figures
+	@$(BIN)/phasewise demo $(if $(filter-out 0,$(HEADLESS)),--headless) $(ARGS)
+
+test: setup ## the tests
+	@$(BIN)/pytest -n 2 -q $(ARGS)
+
+lint: setup ## style, types and who may import whom
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/mypy tests
+	@$(BIN)/lint-imports --no-logo
+
+bench: setup ## every measurement in bench/
+	@for script in $(sort $(wildcard bench/*.py)); do echo "== $$script"; $(BIN)/python $$script $(ARGS) || exit 1; done
+
+fuzz: setup ## the property tests with many more examples, differently each time
+	@$(BIN)/pytest -n 2 -q -m hypothesis --hypothesis-profile=fuzz $(ARGS)
+
+reference: setup ## write docs/reference/ from the models
+	@$(BIN)/python -m phasewise.reference docs/reference
+
+lock: ## solve requirements.lock again, for Python 3.11 and newer
+	@$(PYTHON) -m venv .cache/lock
+	@.cache/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	@.cache/lock/bin/uv pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 \
+	  --extra dev --extra report --no-emit-index-url --no-emit-find-links \
+	  --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
+
+clean: ## remove what can be made again
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist out
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""What wakes a person, and what to do then."""

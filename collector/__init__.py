@@ -1,0 +1,1 @@
+"""What is happening: pages in, samples of each pool out."""

@@ -1,0 +1,1 @@
+"""One file per command: its options, and a call into the room that does the work."""

@@ -1,0 +1,139 @@
+"""Our own policy over real HTTP: the tier in a process of its own, the loop in this one.
+
+What the demo runs. The tier's process is ended whatever happens here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from autoscaler.ledger import Ledger
+from autoscaler.loop import Loop
+from autoscaler.scale_client import ScaleClient
+from autoscaler.tick import Phasewise
+from autoscaler.types import Plan, TierSettings
+from collector.observe import ObserverSettings
+from collector.scrape import Scraper
+from phasewise.backtesting import SCRAPE_INTERVAL_S, TICK_S
+from phasewise.http_tier import HttpTier, LockstepClock
+from phasewise.recording import LedgerRecorder
+from serving.errors import Unavailable
+from serving.types import Observation
+
+_STARTS_WITHIN_S = 120.0
+_STOPS_WITHIN_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierProcess:
+    """A running `phasewise simulate`: its addresses, and the process."""
+
+    control: str
+    http_sd: str
+    end_s: float
+    process: asyncio.subprocess.Process
+
+    async def stop(self) -> None:
+        """End it; by force if it does not end by itself."""
+        if self.process.returncode is None:
+            self.process.terminate()
+            try:
+                async with asyncio.timeout(_STOPS_WITHIN_S):
+                    await self.process.wait()
+            except TimeoutError:
+                self.process.kill()
+                await self.process.wait()
+
+
+async def start_tier(arguments: Sequence[str]) -> TierProcess:
+    """Start `phasewise simulate` and wait until it listens. Raises Unavailable if it does not."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "phasewise",
+        "simulate",
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(_STARTS_WITHIN_S):
+            line = await process.stdout.readline()
+        if not line:
+            why = (await process.stderr.read()).decode(errors="replace").strip()
+            await process.wait()
+            raise Unavailable(f"the simulated tier did not start: {why[-300:]}")
+        found: dict[str, Any] = json.loads(line)
+    except (TimeoutError, ValueError) as error:
+        process.kill()
+        await process.wait()
+        raise Unavailable(f"the simulated tier did not say where it listens: {error}") from error
+    return TierProcess(
+        control=found["control"], http_sd=found["http_sd"], end_s=found["end_s"], process=process
+    )
+
+
+async def steer(
+    settings: TierSettings,
+    tier: TierProcess,
+    *,
+    ledger_file: Path,
+    until_s: float,
+    speed: float | None,
+    on_tick: Callable[[Plan, tuple[Observation, ...]], None],
+) -> None:
+    """Run the loop over HTTP to the end of the trace, from nothing learned."""
+    policy = Phasewise(settings)
+    async with AsyncExitStack() as stack:
+        ledger = Ledger(ledger_file)
+        stack.callback(ledger.close)
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        scraper = await stack.enter_async_context(Scraper())
+        source = HttpTier(
+            settings,
+            discovery_url=tier.http_sd,
+            scraper=scraper,
+            scale=ScaleClient(session, base_url=tier.control),
+            observer=ObserverSettings(),
+        )
+        state = policy.start()
+        loop = Loop(
+            policy=policy,
+            clock=LockstepClock(
+                session,
+                base_url=tier.control,
+                interval_s=SCRAPE_INTERVAL_S,
+                until_s=until_s,
+                speed=speed,
+            ),
+            source=source,
+            actuator=source,
+            scrapes_per_tick=round(TICK_S / SCRAPE_INTERVAL_S),
+            recorder=LedgerRecorder(
+                ledger, settings, state, max_age_s=14 * 86400.0, max_bytes=1 << 30
+            ),
+            on_tick=on_tick,
+        )
+        await loop.run(state)
+
+
+async def outcome(tier: TierProcess, settings: TierSettings) -> dict[str, Any]:
+    """What became of the requests, from the tier's own books."""
+    query = f"?ttft_s={settings.slo.ttft_s!r}&itl_s={settings.slo.itl_s!r}"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{tier.control}/outcome{query}") as answer,
+    ):
+        found: dict[str, Any] = await answer.json()
+        return found

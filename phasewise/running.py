@@ -1,0 +1,158 @@
+"""`phasewise run`: one loop for each tier of a settings file, until the clock ends or a signal.
+
+What stays up is started here; what it does is in the rooms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import aiohttp
+import structlog
+
+from autoscaler.ledger import Ledger
+from autoscaler.loop import Loop
+from autoscaler.ports import Clock
+from autoscaler.replay import resume
+from autoscaler.scale_client import ScaleClient
+from autoscaler.tick import Phasewise
+from autoscaler.types import Plan
+from collector.observe import ObserverSettings
+from collector.scrape import Scraper
+from phasewise.http_tier import HttpTier, LockstepClock, WallClock
+from phasewise.recording import LedgerRecorder
+from phasewise.settings import Mode, Settings, TierEntry
+from phasewise.tier_setup import tier_settings
+from serving.errors import Misconfigured
+from serving.schema.tier import load_tier
+from serving.types import Observation
+
+_log = structlog.get_logger("phasewise")
+
+
+def log_plan(plan: Plan, observations: tuple[Observation, ...]) -> None:
+    """One canonical line for each tick and pool."""
+    newest = observations[-1]
+    present = {state.pool: state for state in newest.pools}
+    for decision in plan.decisions:
+        state = present.get(decision.pool)
+        _log.info(
+            "decided",
+            at_s=plan.at_s,
+            epoch=plan.epoch,
+            pool=str(decision.pool),
+            replicas=decision.replicas,
+            desired=None if state is None else state.desired_replicas,
+            ready=None if state is None else state.ready_replicas,
+            wanted=decision.wanted_replicas,
+            reason=str(decision.reason),
+            words=decision.words,
+        )
+    for problem in newest.problems:
+        _log.warning("source has a problem; its values are unknown until it answers", why=problem)
+
+
+def ledger_path(settings: Settings, tier_name: str) -> Path:
+    """One ledger for each tier: the file itself for a single tier, else with the tier's name."""
+    file = settings.ledger.file
+    return (
+        file
+        if len(settings.tiers) == 1
+        else file.with_name(f"{file.stem}-{tier_name}{file.suffix}")
+    )
+
+
+def clock_of(
+    settings: Settings,
+    session: aiohttp.ClientSession,
+    *,
+    until_s: float | None,
+    speed: float | None,
+) -> Clock:
+    """The clock that the settings name."""
+    interval_s = settings.source.scrape_interval_seconds
+    if settings.clock.kind == "wall" or settings.clock.url is None:
+        unix_s = time.time  # noqa: TID251 - the edge: everything below is given the time
+        return WallClock(unix_s=unix_s, interval_s=interval_s)
+    return LockstepClock(
+        session, base_url=settings.clock.url, interval_s=interval_s, until_s=until_s, speed=speed
+    )
+
+
+async def run_tier(
+    settings: Settings, entry: TierEntry, *, until_s: float | None, speed: float | None
+) -> None:
+    """One tier's loop from its last recorded state."""
+    tier = load_tier(entry.file)
+    wanted = tier_settings(tier, tick_s=settings.tick_seconds)
+    source = settings.source
+    policy = Phasewise(wanted)
+    async with AsyncExitStack() as stack:
+        ledger = Ledger(ledger_path(settings, tier.name))
+        stack.callback(ledger.close)
+        state = resume(ledger, wanted)
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        scraper = await stack.enter_async_context(
+            Scraper(
+                timeout_s=source.timeout_seconds,
+                max_page_bytes=source.max_page_bytes,
+                concurrency=source.concurrency,
+            )
+        )
+        scale = (
+            None
+            if settings.actuator.url is None
+            else ScaleClient(session, base_url=settings.actuator.url)
+        )
+        http = HttpTier(
+            wanted,
+            discovery_url=source.http_sd,
+            scraper=scraper,
+            scale=scale,
+            observer=ObserverSettings(coverage_floor_ratio=source.coverage_floor_ratio),
+            model=tier.spec.model,
+        )
+        recorder = LedgerRecorder(
+            ledger,
+            wanted,
+            state,
+            max_age_s=settings.ledger.max_age_days * 86400.0,
+            max_bytes=settings.ledger.max_bytes,
+        )
+        loop = Loop(
+            policy=policy,
+            clock=clock_of(settings, session, until_s=until_s, speed=speed),
+            source=http,
+            actuator=http,
+            scrapes_per_tick=round(settings.tick_seconds / source.scrape_interval_seconds),
+            acts=entry.mode is Mode.ACT,
+            recorder=recorder,
+            on_tick=log_plan,
+        )
+        await loop.run(state)
+
+
+async def run_all(settings: Settings, *, until_s: float | None, speed: float | None) -> None:
+    """All tiers side by side; the first signal ends them between two steps."""
+    if settings.clock.kind == "lockstep" and len(settings.tiers) > 1:
+        raise Misconfigured(
+            "a lockstep clock is moved by one loop",
+            where="tiers",
+            found=f"{len(settings.tiers)} tiers",
+            expected="one tier, or clock.kind wall",
+        )
+    loops = [
+        asyncio.ensure_future(run_tier(settings, entry, until_s=until_s, speed=speed))
+        for entry in settings.tiers
+    ]
+    running = asyncio.gather(*loops)
+    for name in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(name, running.cancel)
+    try:
+        await running
+    except asyncio.CancelledError:
+        _log.info("stopped by a signal; every finished tick is in the ledger")

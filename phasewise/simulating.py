@@ -1,0 +1,101 @@
+"""`phasewise simulate`: a simulated tier behind real sockets until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast, get_args
+
+from phasewise.comparison import resolve_volume, trace_path
+from phasewise.tier_setup import simulation_plan
+from phasewise.workload import SPREAD_S, mean_need, scaled, trace_means
+from serving.errors import Misconfigured
+from serving.schema.tier import Tier, demo_tier_path, load_tier
+from serving.simulation.server import RouterPageKind, SimulatedTierServer
+from serving.simulation.tier import SimulatedTier
+from serving.simulation.traffic import load_trace, multiply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationRequest:
+    """The options of the command, as given."""
+
+    tier_file: Path | None
+    trace: str
+    volume: str
+    seed: int
+    port: int
+    router_page: str
+    lockstep: bool
+    speed: float
+    initial: str | None
+
+
+def initial_of(text: str | None, tier: Tier) -> dict[str, int] | None:
+    """Sizes from `prefill=8,decode=9`; `None` if not given."""
+    if text is None:
+        return None
+    names = [pool.name for pool in tier.spec.pools]
+    sizes: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, number = part.partition("=")
+        if name not in names or not number.isdecimal():
+            raise Misconfigured(
+                "no such size at the start",
+                where="--initial",
+                found=repr(part),
+                expected=f"pool=number, with a pool of {', '.join(names)}",
+            )
+        sizes[name] = int(number)
+    return sizes
+
+
+def build(asked: SimulationRequest) -> SimulatedTier:
+    """The tier with its traffic, nothing played yet."""
+    tier = load_tier(asked.tier_file or demo_tier_path())
+    base = load_trace(trace_path(asked.trace))
+    volume = resolve_volume(tier, base, asked.volume)
+    need = mean_need(tier, scaled(trace_means(base), volume))
+    sizes = need.initial(tier) | (initial_of(asked.initial, tier) or {})
+    requests = multiply(base, copies=volume, spread_s=SPREAD_S, seed=asked.seed)
+    return SimulatedTier(simulation_plan(tier, sizes), requests, seed=asked.seed)
+
+
+async def simulate(asked: SimulationRequest, *, announce: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM; announces one line of JSON once everything listens."""
+    if asked.router_page not in get_args(RouterPageKind):
+        raise Misconfigured(
+            "no such router page",
+            where="--router-page",
+            found=repr(asked.router_page),
+            expected=", ".join(get_args(RouterPageKind)),
+        )
+    if not 0.0 < asked.speed <= 10_000.0:
+        raise Misconfigured(
+            "no such speed", where="--speed", found=f"{asked.speed:g}", expected="0 to 10000"
+        )
+    server = SimulatedTierServer(
+        build(asked),
+        router_page=cast(RouterPageKind, asked.router_page),
+        mode="lockstep" if asked.lockstep else "wall",
+        speed=asked.speed,
+        port=asked.port,
+    )
+    ended = asyncio.Event()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(name, ended.set)
+    async with server:
+        announce(
+            json.dumps(
+                {
+                    "control": server.address,
+                    "http_sd": f"{server.address}/sd",
+                    "end_s": server.tier.end_s,
+                }
+            )
+        )
+        await ended.wait()

@@ -1,0 +1,1 @@
+"""What a disaggregated serving tier is: the words that every room shares."""

@@ -1,0 +1,1 @@
+"""What each engine and router calls the numbers that phasewise reads, mapped to our words once."""

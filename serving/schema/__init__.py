@@ -1,0 +1,1 @@
+"""The tier document: one description of a tier, for the laptop, the cluster and the simulator."""

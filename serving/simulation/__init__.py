@@ -1,0 +1,1 @@
+"""A disaggregated tier played iteration by iteration, with the outside that a real one has."""
