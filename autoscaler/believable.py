@@ -12,17 +12,23 @@ from typing import Any, TypeVar
 from serving.types import UNKNOWN, Measurement, Observation, PhaseSample, RouterSample
 
 LARGEST = 1e15  # of any unit: a million replicas of a million tokens/s are a thousand times less
+SMALLEST = 1e-9  # above zero: one event in thirty years, a nanosecond
 
 _Sample = TypeVar("_Sample", PhaseSample, RouterSample)
 _PHASE_FIELDS = tuple(f.name for f in fields(PhaseSample) if f.default is UNKNOWN)
 _ROUTER_FIELDS = tuple(f.name for f in fields(RouterSample) if f.default is UNKNOWN)
 
 
+def is_believable(value: float) -> bool:
+    """Whether a rate, mean or gauge can have this value; NaN is in no range."""
+    return value == 0.0 or SMALLEST <= value <= LARGEST
+
+
 def _cleaned(sample: _Sample, names: tuple[str, ...]) -> _Sample:
     wrong: dict[str, Any] = {}
     for name in names:
         value = getattr(sample, name).value
-        if value is not None and not 0.0 <= value <= LARGEST:  # NaN is in no range
+        if value is not None and not is_believable(value):
             wrong[name] = Measurement(None, None, getattr(sample, name).coverage_ratio)
     if not wrong:
         return sample
@@ -31,7 +37,7 @@ def _cleaned(sample: _Sample, names: tuple[str, ...]) -> _Sample:
 
 
 def believable(observation: Observation) -> Observation:
-    """The observation with every impossible number (NaN, infinite, negative, huge) unknown."""
+    """The observation with every impossible number unknown: NaN, infinite, negative, absurd."""
     router = observation.router
     return replace(
         observation,

@@ -117,7 +117,7 @@ def _table(table: Table, *, cards: bool) -> str:
         first = f'<th scope="row"{kind(0)}>{escape(row[0])}</th>'
         others = "".join(
             f'<td{kind(index)} data-label="{escape(table.headings[index])}">'
-            f"<span>{escape(cell)}</span></td>"
+            f"<span>{escape(cell if index < table.word_columns else _unbroken(cell))}</span></td>"
             for index, cell in enumerate(row[1:], start=1)
         )
         body.append(f"<tr{style}>{first}{others}</tr>")
@@ -130,6 +130,11 @@ def _table(table: Table, *, cards: bool) -> str:
     )
 
 
+def _unbroken(cell: str) -> str:
+    """A number stays with its unit; of two numbers the second may go to the next line."""
+    return cell.replace(" ", "\u00a0").replace("/\u00a0", "/ ")
+
+
 def _folded(table: Table, *, cards: bool) -> str:
     return (
         f"<details>\n<summary>{escape(table.caption)}</summary>\n"
@@ -138,9 +143,11 @@ def _folded(table: Table, *, cards: bool) -> str:
 
 
 def _chart(index: int, chart: LineChart | PointChart) -> str:
+    many = " many" if isinstance(chart, LineChart) and len(chart.lines) > 4 else ""
     return f"""<section class="chart" aria-labelledby="chart-{index}">
 <h2 id="chart-{index}">{escape(chart.title)}</h2>
-<div class="plot" role="img" aria-labelledby="chart-{index}" aria-describedby="look-{index}"></div>
+<div class="plot{many}" role="img" aria-labelledby="chart-{index}" aria-describedby="look-{index}">
+</div>
 <p id="look-{index}" class="look">{escape(chart.look)}</p>
 {_folded(chart.numbers, cards=False)}</section>"""
 
@@ -179,6 +186,7 @@ def _draw_lines(figure: Any, chart: LineChart) -> None:
     ticks, hover = FORMATS[chart.unit]
     several = len(chart.lines) > 1
     for line in chart.lines:
+        dash = "dot" if line.dotted else DASHES[line.colour % len(DASHES)]
         figure.add_scatter(
             name=_name(line.name),
             x=[minute for minute, _ in line.points],
@@ -188,11 +196,7 @@ def _draw_lines(figure: Any, chart: LineChart) -> None:
                 "shape": "hv",
                 "color": COLOURS[line.colour % len(COLOURS)],
                 "width": 1.5 if line.dotted else 2.5 if line.colour == 0 else 2,
-                "dash": "dot"
-                if line.dotted
-                else DASHES[line.colour % len(DASHES)]
-                if several
-                else "solid",
+                "dash": dash if several else "solid",
             },
             cliponaxis=False,
         )

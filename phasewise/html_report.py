@@ -105,10 +105,11 @@ def _notes(tier: Tier, rows: Sequence[Score]) -> tuple[tuple[str, str], ...]:
             "What the policies know",
             "Fixed sizes (static_peak, best_static) know the whole trace in advance. pinned_ratio "
             "and last_value are given the capacity of a replica by the engine's figures, and "
-            "pinned_ratio the mean ratio of the pools too. phasewise is given neither and learns "
-            "from metrics. For a policy without a setting of its own several are played, and the "
-            f"cheapest that attains {enough} is shown; static_peak is sized for the busiest minute. "
-            "All that are not of a fixed size start at the trace's mean need.",
+            "pinned_ratio the mean ratio of the pools too. phasewise is given neither: it starts "
+            "from what the tier document says of a replica, if anything, and learns from metrics. "
+            "For a policy without a setting of its own several are played, and the "
+            f"cheapest that attains {enough} is shown; static_peak is sized for the busiest "
+            "minute. All that are not of a fixed size start at the trace's mean need.",
         ),
         (
             "Simulated",

@@ -53,9 +53,11 @@ def cells(row: Score) -> tuple[str, ...]:
 
 def unmatched_note(rows: Sequence[Score]) -> str | None:
     """What the star at a setting means; `None` if there is none."""
-    if any(row.matched is False for row in rows):
-        return "(*) none of the points played attains as much as phasewise; the best one"
-    return None
+    if all(row.matched is not False for row in rows):
+        return None
+    ours = any(row.policy == "phasewise" for row in rows)
+    enough = "as much as phasewise" if ours else "enough"
+    return f"(*) none of the points played attains {enough}; the best one"
 
 
 def comparison_table(rows: Sequence[Score], *, title: str) -> Table:
