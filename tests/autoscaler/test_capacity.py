@@ -1,6 +1,7 @@
 import math
 
 import pytest
+
 from autoscaler.capacity import (
     learn_decode,
     learn_prefill,
@@ -61,8 +62,9 @@ def test_decode_step_time_is_learned_from_gap_batch_and_resident_kv():
     for k in range(48):
         batch, context = 20.0 + 3.0 * (k % 9), 1000.0 + 100.0 * (k % 5)
         gap_s = 0.030 + batch * (5e-5 + 1e-7 * context)
-        model = learn_decode(model, decode_sample(5.0 * k, batch=batch, context=context,
-                                                  gap_s=gap_s), prior=PRIOR)
+        model = learn_decode(
+            model, decode_sample(5.0 * k, batch=batch, context=context, gap_s=gap_s), prior=PRIOR
+        )
 
     step_s = model.base_s + 40.0 * model.s_per_request(1200.0)
     assert step_s == pytest.approx(0.030 + 40.0 * (5e-5 + 1e-7 * 1200.0), rel=0.03)

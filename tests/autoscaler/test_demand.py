@@ -1,4 +1,5 @@
 import pytest
+
 from autoscaler.demand import Bin, bin_of, demand_level
 from serving.testing import DECODE, PREFILL, make_observation, make_sample
 from serving.types import Measurement, RouterSample
@@ -14,9 +15,15 @@ def level(found, now_s=60.0):
 
 def test_served_work_is_the_demand_while_nothing_is_held_back():
     found = level(
-        bins(12, requests_per_s=10.0, input_tokens_mean=1000.0, output_tokens_mean=200.0,
-             finished_per_s=10.0, served_prefill_tokens_per_s=9_900.0,
-             served_output_tokens_per_s=1_950.0)
+        bins(
+            12,
+            requests_per_s=10.0,
+            input_tokens_mean=1000.0,
+            output_tokens_mean=200.0,
+            finished_per_s=10.0,
+            served_prefill_tokens_per_s=9_900.0,
+            served_output_tokens_per_s=1_950.0,
+        )
     )
 
     assert found.prefill_tokens_per_s == pytest.approx(9_900.0)
@@ -25,9 +32,15 @@ def test_served_work_is_the_demand_while_nothing_is_held_back():
 
 def test_arrivals_are_the_demand_once_a_pool_holds_work_back():
     found = level(
-        bins(12, requests_per_s=10.0, input_tokens_mean=1000.0, output_tokens_mean=200.0,
-             finished_per_s=6.0, served_prefill_tokens_per_s=6_000.0,
-             served_output_tokens_per_s=1_200.0)
+        bins(
+            12,
+            requests_per_s=10.0,
+            input_tokens_mean=1000.0,
+            output_tokens_mean=200.0,
+            finished_per_s=6.0,
+            served_prefill_tokens_per_s=6_000.0,
+            served_output_tokens_per_s=1_200.0,
+        )
     )
 
     # 10 requests/s of 1,000 and 200 tokens arrive; only six a second are served
@@ -38,8 +51,12 @@ def test_arrivals_are_the_demand_once_a_pool_holds_work_back():
 
 def test_without_a_front_end_served_work_is_a_lower_bound_while_requests_wait():
     found = level(
-        bins(12, finished_per_s=6.0, served_prefill_tokens_per_s=6_000.0,
-             waiting_prefill_requests=40.0)
+        bins(
+            12,
+            finished_per_s=6.0,
+            served_prefill_tokens_per_s=6_000.0,
+            waiting_prefill_requests=40.0,
+        )
     )
 
     assert found.prefill_tokens_per_s == pytest.approx(6_000.0)
@@ -81,10 +98,16 @@ def test_prompt_tokens_are_counted_on_the_prefill_side_only():
     """Both sides report the whole prompt; only computed tokens of the prefill pool are its work."""
     found = bin_of(
         make_observation(
-            make_sample(PREFILL, at_s=5.0, prompt_tokens_per_s=1000.0,
-                        computed_prompt_tokens_per_s=900.0),
-            make_sample(DECODE, at_s=5.0, prompt_tokens_per_s=1000.0,
-                        computed_prompt_tokens_per_s=7.0, output_tokens_per_s=200.0),
+            make_sample(
+                PREFILL, at_s=5.0, prompt_tokens_per_s=1000.0, computed_prompt_tokens_per_s=900.0
+            ),
+            make_sample(
+                DECODE,
+                at_s=5.0,
+                prompt_tokens_per_s=1000.0,
+                computed_prompt_tokens_per_s=7.0,
+                output_tokens_per_s=200.0,
+            ),
             at_s=5.0,
         )
     )
@@ -100,12 +123,16 @@ def test_a_poor_front_end_leaves_the_lengths_to_the_engines():
         at_s=5.0,
     )
     router = RouterSample(
-        source="vllm-router", window_start_s=0.0, window_s=5.0,
+        source="vllm-router",
+        window_start_s=0.0,
+        window_s=5.0,
         requests_per_s=Measurement(50.0, 0.0, 1.0),
     )
 
     found = bin_of(type(observation)(at_s=5.0, samples=observation.samples, router=router))
 
     assert (found.requests_per_s, found.input_tokens_mean, found.output_tokens_mean) == (
-        50.0, 1200.0, 210.0,
+        50.0,
+        1200.0,
+        210.0,
     )

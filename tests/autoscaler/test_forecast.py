@@ -1,6 +1,9 @@
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from autoscaler.forecast import (
     FORECASTERS,
     Point,
@@ -12,8 +15,6 @@ from autoscaler.forecast import (
     learn_level,
     upper_margin,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def line(start, slope, count=120, noise=0.0):

@@ -1,4 +1,5 @@
 import pytest
+
 from autoscaler.lead import LeadModel, learn_lead
 from serving.testing import DECODE, make_pool_state
 
@@ -12,7 +13,11 @@ def looks(*states):
 
 def at(at_s, *, ready, since=()):
     return make_pool_state(
-        DECODE, at_s=at_s, desired=ready + len(since), ready=ready, starting=len(since),
+        DECODE,
+        at_s=at_s,
+        desired=ready + len(since),
+        ready=ready,
+        starting=len(since),
         starting_since_s=since,
     )
 

@@ -1,6 +1,9 @@
 import dataclasses
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from autoscaler.capacity import new_decode_model, new_prefill_model
 from autoscaler.needs import (
     NeedInput,
@@ -11,8 +14,6 @@ from autoscaler.needs import (
     prefill_compute,
 )
 from autoscaler.types import Bottleneck, CapacityPrior, Demand, PoolSettings, TierSettings
-from hypothesis import given
-from hypothesis import strategies as st
 from serving.testing import DECODE, PREFILL
 from serving.types import Slo
 
@@ -129,9 +130,7 @@ def test_more_demand_never_needs_fewer_replicas(demand, factor):
         (decode_compute, DECODE, "output_tokens_per_s"),
         (decode_kv_cache, DECODE, "output_tokens_per_s"),
     ):
-        less, more = (
-            rule(question(pool, **{field: rate})) for rate in (demand, demand * factor)
-        )
+        less, more = (rule(question(pool, **{field: rate})) for rate in (demand, demand * factor))
         assert less is not None
         assert more is not None
         assert more.replicas >= less.replicas

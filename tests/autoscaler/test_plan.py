@@ -2,12 +2,13 @@ import dataclasses
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from autoscaler.codec import dump_plan, dump_state, load_plan, load_state, state_hash
 from autoscaler.plan import within_budget
 from autoscaler.tick import Phasewise, tick
 from autoscaler.types import Decision, PoolSettings, Reason, TierSettings
-from hypothesis import given
-from hypothesis import strategies as st
 from serving.testing import DECODE, PREFILL, make_observation, make_pool_state, make_sample
 from serving.types import Slo
 
@@ -24,18 +25,34 @@ def seen(at_s, *, scale=1.0, prefill=8, decode=8, blind=()):
     prompts = 45.0 * scale
     samples = [
         make_sample(
-            PREFILL, at_s=at_s, replicas=prefill, computed_prompt_tokens_per_s=50_000.0 * scale,
-            finished_requests_per_s=prompts, steps_per_s=prompts / 1.2,
-            step_tokens_per_s=50_000.0 * scale, prefill_time_mean_s=0.14,
-            request_prompt_tokens_mean=1111.0, waiting_requests=0.0, preemptions_per_s=0.0,
-            kv_transfer_failures_per_s=0.0, queue_time_mean_s=0.02,
+            PREFILL,
+            at_s=at_s,
+            replicas=prefill,
+            computed_prompt_tokens_per_s=50_000.0 * scale,
+            finished_requests_per_s=prompts,
+            steps_per_s=prompts / 1.2,
+            step_tokens_per_s=50_000.0 * scale,
+            prefill_time_mean_s=0.14,
+            request_prompt_tokens_mean=1111.0,
+            waiting_requests=0.0,
+            preemptions_per_s=0.0,
+            kv_transfer_failures_per_s=0.0,
+            queue_time_mean_s=0.02,
         ),
         make_sample(
-            DECODE, at_s=at_s, replicas=decode, output_tokens_per_s=10_000.0 * scale,
-            finished_requests_per_s=prompts, itl_mean_s=0.04,
-            running_requests=400.0 * scale, kv_used_tokens=480_000.0 * scale,
-            kv_capacity_tokens=decode * 190_000.0, waiting_requests=0.0, deferred_requests=0.0,
-            request_output_tokens_mean=222.0, preemptions_per_s=0.0,
+            DECODE,
+            at_s=at_s,
+            replicas=decode,
+            output_tokens_per_s=10_000.0 * scale,
+            finished_requests_per_s=prompts,
+            itl_mean_s=0.04,
+            running_requests=400.0 * scale,
+            kv_used_tokens=480_000.0 * scale,
+            kv_capacity_tokens=decode * 190_000.0,
+            waiting_requests=0.0,
+            deferred_requests=0.0,
+            request_output_tokens_mean=222.0,
+            preemptions_per_s=0.0,
             kv_transfer_failures_per_s=0.0,
         ),
     ]
@@ -57,9 +74,7 @@ def run(ticks, tier=TIER, state=None, start_s=0.0, **changes):
     state = state or Phasewise(tier).start()
     made = None
     for k in range(ticks):
-        observations = [
-            seen(start_s + 15.0 * k + 5.0 * (j + 1), **changes) for j in range(3)
-        ]
+        observations = [seen(start_s + 15.0 * k + 5.0 * (j + 1), **changes) for j in range(3)]
         state, made = tick(state, observations, tier)
     return state, made
 
@@ -73,8 +88,9 @@ def test_a_steady_load_is_settled_after_some_minutes_and_stays():
     wanted = sizes(plan)
 
     for _ in range(20):
-        state, plan = run(1, state=state, start_s=state.now_s,
-                          prefill=wanted["prefill"], decode=wanted["decode"])
+        state, plan = run(
+            1, state=state, start_s=state.now_s, prefill=wanted["prefill"], decode=wanted["decode"]
+        )
         assert sizes(plan) == wanted
         assert all(d.hold for d in plan.decisions)
 
@@ -101,7 +117,8 @@ def test_a_pool_whose_size_is_unknown_is_left_alone():
     _, plan = tick(state, [observation], TIER)
 
     assert [(d.replicas, d.reason) for d in plan.decisions] == [
-        (None, Reason.POOL_STATE_UNKNOWN), (None, Reason.POOL_STATE_UNKNOWN),
+        (None, Reason.POOL_STATE_UNKNOWN),
+        (None, Reason.POOL_STATE_UNKNOWN),
     ]
 
 
@@ -140,14 +157,27 @@ def test_whatever_comes_in_limits_hold_and_nothing_leaves_the_finite(rows):
         at_s = 5.0 * (k + 1)
         observation = make_observation(
             make_sample(
-                PREFILL, at_s=at_s, computed_prompt_tokens_per_s=first, prefill_time_mean_s=second,
-                steps_per_s=third, step_tokens_per_s=first, finished_requests_per_s=second,
-                request_prompt_tokens_mean=third, waiting_requests=first, queue_time_mean_s=second,
+                PREFILL,
+                at_s=at_s,
+                computed_prompt_tokens_per_s=first,
+                prefill_time_mean_s=second,
+                steps_per_s=third,
+                step_tokens_per_s=first,
+                finished_requests_per_s=second,
+                request_prompt_tokens_mean=third,
+                waiting_requests=first,
+                queue_time_mean_s=second,
             ),
             make_sample(
-                DECODE, at_s=at_s, output_tokens_per_s=second, itl_mean_s=third,
-                running_requests=first, kv_used_tokens=second, kv_capacity_tokens=third,
-                hottest_kv_used_ratio=first, finished_requests_per_s=first,
+                DECODE,
+                at_s=at_s,
+                output_tokens_per_s=second,
+                itl_mean_s=third,
+                running_requests=first,
+                kv_used_tokens=second,
+                kv_capacity_tokens=third,
+                hottest_kv_used_ratio=first,
+                finished_requests_per_s=first,
             ),
             at_s=at_s,
             pools=tuple(make_pool_state(p, at_s=at_s, desired=desired) for p in (PREFILL, DECODE)),

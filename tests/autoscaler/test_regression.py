@@ -1,9 +1,10 @@
 import math
 
 import pytest
-from autoscaler.regression import empty_fit, learn_point, solve
 from hypothesis import given
 from hypothesis import strategies as st
+
+from autoscaler.regression import empty_fit, learn_point, solve
 
 
 def fitted(points, *, forget_s=900.0):
@@ -16,8 +17,10 @@ def fitted(points, *, forget_s=900.0):
 @pytest.mark.parametrize("wrong_by", [0.5, 1.0, 2.0])
 def test_a_prior_wrong_by_two_is_corrected_within_a_minute_of_windows(wrong_by):
     base_s, slope = 0.010, 1e-4
-    points = [(5.0 * k, 800.0 + 90.0 * (k % 7), base_s + slope * (800.0 + 90.0 * (k % 7)))
-              for k in range(12)]
+    points = [
+        (5.0 * k, 800.0 + 90.0 * (k % 7), base_s + slope * (800.0 + 90.0 * (k % 7)))
+        for k in range(12)
+    ]
 
     base, found = solve(
         fitted(points), prior=(base_s * wrong_by, slope * wrong_by), spread_ratio=0.5, noise=0.002
@@ -44,11 +47,7 @@ def test_old_windows_fade_so_that_a_new_speed_is_learned():
     assert base + slope * 1000.0 == pytest.approx(0.1, rel=0.05)
 
 
-@given(
-    st.lists(
-        st.tuples(st.floats(0.0, 1e4), st.floats(0.0, 10.0)), min_size=1, max_size=30
-    )
-)
+@given(st.lists(st.tuples(st.floats(0.0, 1e4), st.floats(0.0, 10.0)), min_size=1, max_size=30))
 def test_coefficients_are_finite_and_never_negative(points):
     fit = fitted([(5.0 * k, x, y) for k, (x, y) in enumerate(points)])
 

@@ -1,6 +1,7 @@
 import dataclasses
 
 import pytest
+
 from autoscaler.state import Want, new_pool
 from autoscaler.steps import (
     STEPS,
@@ -41,8 +42,15 @@ def need(replicas, *, feasible=True):
 
 def forecast(errors_known=60):
     return Forecast(
-        made_at_s=NOW_S, lead_s=135.0, level_per_s=1.0, expected_per_s=1.0, upper_per_s=1.0,
-        upper_ratio=0.9, forecaster="last_value", history_s=900.0, errors_known=errors_known,
+        made_at_s=NOW_S,
+        lead_s=135.0,
+        level_per_s=1.0,
+        expected_per_s=1.0,
+        upper_per_s=1.0,
+        upper_ratio=0.9,
+        forecaster="last_value",
+        history_s=900.0,
+        errors_known=errors_known,
     )
 
 
@@ -99,14 +107,18 @@ def decided(step_input):
         pytest.param(seen(wanted=5, blind_s=30.0), 8, Reason.COVERAGE_LOW, id="blind-never-down"),
         pytest.param(seen(wanted=11, blind_s=30.0), 11, Reason.DEMAND_ROSE, id="blind-may-grow"),
         pytest.param(
-            seen(wanted=5, forecast=forecast(errors_known=3)), 8, Reason.FORECAST_UNPROVEN,
+            seen(wanted=5, forecast=forecast(errors_known=3)),
+            8,
+            Reason.FORECAST_UNPROVEN,
             id="forecast-unproven",
         ),
         pytest.param(seen(wanted=5, censored=True), 8, Reason.DEMAND_CENSORED, id="lower-bound"),
         pytest.param(seen(wanted=1, past=1), 2, Reason.AT_MINIMUM, id="minimum"),
         pytest.param(seen(wanted=50), 20, Reason.AT_MAXIMUM, id="maximum"),
         pytest.param(
-            seen(need=need(99, feasible=False), kept_replicas=99), 8, Reason.SLO_INFEASIBLE,
+            seen(need=need(99, feasible=False), kept_replicas=99),
+            8,
+            Reason.SLO_INFEASIBLE,
             id="infeasible-does-not-grow-for-ever",
         ),
     ],
@@ -120,9 +132,10 @@ def test_what_a_pool_of_eight_gets_and_why(step_input, replicas, reason):
 def test_a_pool_whose_capacity_is_not_learned_does_not_shrink():
     step_input = seen(wanted=5)
     fresh = dataclasses.replace(
-        step_input, learned=dataclasses.replace(
+        step_input,
+        learned=dataclasses.replace(
             step_input.learned, prefill=new_pool(step_input.settings).prefill
-        )
+        ),
     )
 
     assert decided(fresh).reason is Reason.CAPACITY_NOT_LEARNED

@@ -93,13 +93,25 @@ def test_the_wheel_check_sees_what_is_missing_and_what_is_too_much() -> None:
     assert check.faults_of(wanted, {*wanted, "alerts/rules.py"}) == ["missing: alerts/rules.py"]
 
 
+SPREAD = {"min": 7.0, "p10": 7.0, "mean": 10.0, "p90": 12.0, "max": 12.0}
 GOOD_ROW = {
-    "policy": "ours",
     "requests": 10,
+    "goodput_requests": 9,
     "attainment_ratio": 0.99,
     "accelerator_hours": {"prefill": 1.5, "decode": 2},
+    "ttft_s": {"p50": 0.2, "p99": 1.0},
+    "itl_s": {"p50": 0.04, "p99": 0.05},
     "scaling_actions": 0,
+    "reversals": 0,
+    "replicas": {"prefill": SPREAD, "decode": {**SPREAD, "min": 8.0}},
 }
+DEARER_ROW = {**GOOD_ROW, "accelerator_hours": {"prefill": 2.5, "decode": 2}}
+
+
+def _rows(**changed: object) -> dict[str, object]:
+    check = _script("check_demo")
+    rows = {name: DEARER_ROW for name in check.POLICIES} | {"phasewise": GOOD_ROW}
+    return {check.ROWS: rows | changed}
 
 
 @pytest.mark.parametrize(
@@ -107,12 +119,16 @@ GOOD_ROW = {
     [
         pytest.param({**GOOD_ROW, "attainment_ratio": 1.2}, "attainment_ratio is 1.2", id="ratio"),
         pytest.param({**GOOD_ROW, "attainment_ratio": None}, "attainment_ratio is None", id="none"),
-        pytest.param({**GOOD_ROW, "requests": 0}, "requests is 0", id="no-requests"),
-        pytest.param({**GOOD_ROW, "policy": ""}, "policy is ''", id="nameless"),
+        pytest.param({**GOOD_ROW, "goodput_requests": 11}, "goodput_requests is 11", id="good"),
         pytest.param(
             {**GOOD_ROW, "accelerator_hours": {"prefill": 1.0}},
             "accelerator_hours is {'prefill': 1.0}",
             id="one-phase",
+        ),
+        pytest.param(
+            {**GOOD_ROW, "ttft_s": {"p50": 2.0, "p99": 1.0}},
+            "ttft_s is {'p50': 2.0, 'p99': 1.0}",
+            id="quantiles-crossed",
         ),
     ],
 )
@@ -121,8 +137,34 @@ def test_the_demo_check_refuses_figures_that_cannot_be_true(
 ) -> None:
     check = _script("check_demo")
 
-    assert check.faults_of({check.ROWS: [GOOD_ROW, GOOD_ROW]}) == []
-    assert check.faults_of({check.ROWS: [GOOD_ROW, row]}) == [f"{check.ROWS}[1]: {fault}"]
+    assert check.faults_of(_rows()) == []
+    assert check.faults_of(_rows(last_value=row)) == [f"{check.ROWS}.last_value: {fault}"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        pytest.param(
+            {"phasewise": {**GOOD_ROW, "attainment_ratio": 0.95}},
+            "phasewise attains 0.9500",
+            id="attainment",
+        ),
+        pytest.param(
+            {"best_static": {**GOOD_ROW, "accelerator_hours": {"prefill": 1, "decode": 1}}},
+            "best_static takes 2.00 hours, phasewise 3.50",
+            id="dearer-than-a-peer",
+        ),
+        pytest.param(
+            {"phasewise": {**GOOD_ROW, "replicas": {"prefill": SPREAD, "decode": SPREAD}}},
+            "decode leaves ±25 % of its mean: " + str(SPREAD),
+            id="decode-swings",
+        ),
+    ],
+)
+def test_the_demo_check_holds_the_demo_to_what_the_readme_says(
+    changed: dict[str, object], fault: str
+) -> None:
+    assert _script("check_demo").faults_of(_rows(**changed)) == [fault]
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"policies": []}', '{"a": NaN}', "", "{"])
