@@ -98,10 +98,14 @@ class RatePolicy:
         if pool.phase is Phase.DECODE:
             return None if decode is None else math.ceil(decode)
         if self.pinned_ratio is not None:
-            return None if decode is None else math.ceil(decode * self.pinned_ratio)
-        if prefill is None:
-            return None
-        return math.ceil(prefill * factor / self.capacity.prefill_tokens_per_s)
+            own = None if decode is None else decode * self.pinned_ratio
+        elif prefill is None:
+            own = None
+        else:
+            own = prefill * factor / self.capacity.prefill_tokens_per_s
+        if pool.phase is Phase.BOTH:
+            return None if own is None or decode is None else math.ceil(own + decode)
+        return None if own is None else math.ceil(own)
 
     def tick(self, state: RateState, observations: Sequence[Observation]) -> tuple[RateState, Plan]:
         """One size for each pool from the last minute's rates."""

@@ -44,9 +44,8 @@ def command(
     ] = None,
 ) -> None:
     """Play a trace under one or more policies; ends with a table."""
-    from rich.console import Console
-
     from phasewise.backtest_report import BacktestRequest, run_backtests
+    from phasewise.terminal import wide_console
 
     run_backtests(
         BacktestRequest(
@@ -60,5 +59,5 @@ def command(
             json_file=json_file,
             html_file=html,
         ),
-        Console(),
+        wide_console(),
     )

@@ -27,10 +27,9 @@ def command(
     ] = Path("out/demo.sqlite"),
 ) -> None:
     """Size a simulated tier on a real trace over HTTP, and compare with other policies."""
-    from rich.console import Console
-
     from phasewise.demo import DemoRequest, run_demo
     from phasewise.options import speed_of
+    from phasewise.terminal import wide_console
 
     run_demo(
         DemoRequest(
@@ -41,5 +40,5 @@ def command(
             json_file=json_file,
             ledger_file=ledger,
         ),
-        Console(width=160 if headless else None, soft_wrap=headless),
+        wide_console(),
     )
