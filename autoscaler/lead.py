@@ -13,6 +13,7 @@ from serving.types import PoolState
 
 _KEPT_STARTS = 32
 _PRIOR_STARTS = 3
+_LONGEST_START_S = 86400.0  # longer: whoever said when it began keeps another clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,7 @@ def learn_lead(model: LeadModel, state: PoolState) -> LeadModel:
         0 if model.ready_replicas is None else max(0, state.ready_replicas - model.ready_replicas)
     )
     ended = [state.observed_at_s - since for since in sorted(gone)[:arrived]]
+    ended = [lasted_s for lasted_s in ended if 0.0 <= lasted_s <= _LONGEST_START_S]
     return LeadModel(
         prior_s=model.prior_s,
         durations_s=(*model.durations_s, *ended)[-_KEPT_STARTS:],

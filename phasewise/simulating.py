@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,15 +55,17 @@ def initial_of(text: str | None, tier: Tier) -> dict[str, int] | None:
     return sizes
 
 
-def build(asked: SimulationRequest) -> SimulatedTier:
-    """The tier with its traffic, nothing played yet."""
+def build(asked: SimulationRequest, *, start_s: float) -> SimulatedTier:
+    """The tier with its traffic, nothing played yet; its time begins at `start_s`."""
     tier = load_tier(asked.tier_file or demo_tier_path())
     base = load_trace(trace_path(asked.trace))
     volume = resolve_volume(tier, base, asked.volume)
     need = mean_need(tier, scaled(trace_means(base), volume))
     sizes = need.initial(tier) | (initial_of(asked.initial, tier) or {})
     requests = multiply(base, copies=volume, spread_s=SPREAD_S, seed=asked.seed)
-    return SimulatedTier(simulation_plan(tier, sizes), requests, seed=asked.seed)
+    return SimulatedTier(
+        simulation_plan(tier, sizes), requests, seed=asked.seed, start_s=start_s
+    )
 
 
 async def simulate(asked: SimulationRequest, *, announce: Callable[[str], None]) -> None:
@@ -78,8 +81,10 @@ async def simulate(asked: SimulationRequest, *, announce: Callable[[str], None])
         raise Misconfigured(
             "no such speed", where="--speed", found=f"{asked.speed:g}", expected="0 to 10000"
         )
+    # on the wall clock its times are Unix times, as those of whoever looks at it
+    start_s = 0.0 if asked.lockstep else time.time()  # noqa: TID251 - the edge
     server = SimulatedTierServer(
-        build(asked),
+        build(asked, start_s=start_s),
         router_page=cast(RouterPageKind, asked.router_page),
         mode="lockstep" if asked.lockstep else "wall",
         speed=asked.speed,

@@ -8,6 +8,6 @@ WIDTH_WITHOUT_TERMINAL = 160
 
 
 def wide_console() -> Console:
-    """The person's terminal, or one wide enough for a table where the output is a file or a pipe."""
+    """The terminal, or one wide enough for a table where the output is a file or a pipe."""
     console = Console()
     return console if console.is_terminal else Console(width=WIDTH_WITHOUT_TERMINAL)

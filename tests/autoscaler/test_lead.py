@@ -40,6 +40,13 @@ def test_the_oldest_starts_end_first_when_only_some_became_ready():
     assert model.durations_s == (120.0,)
 
 
+@pytest.mark.parametrize("since_s", [-2e5, 200.0], ids=["days-ago", "in-the-future"])
+def test_a_start_by_another_clock_teaches_nothing(since_s):
+    model = looks(at(90.0, ready=2, since=(since_s,)), at(95.0, ready=3))
+
+    assert model.durations_s == ()
+
+
 def test_a_pool_that_cannot_be_seen_teaches_nothing():
     model = looks(at(10.0, ready=2, since=(10.0,)))
 
