@@ -22,7 +22,11 @@ _log = structlog.get_logger("autoscaler")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """One tier's loop. `acts` is false in advise mode: everything happens but the scaling."""
+    """One tier's loop. `acts` is false in advise mode: everything happens but the scaling.
+
+    `survives`: a tick that fails in a way nobody foresaw is logged and dropped, and the pools hold;
+    else it ends the loop, as a backtest or a test should.
+    """
 
     policy: Policy
     clock: Clock
@@ -30,6 +34,7 @@ class Loop:
     actuator: Actuator
     scrapes_per_tick: int
     acts: bool = True
+    survives: bool = False
     recorder: Recorder | None = None
     on_tick: Callable[[Plan, tuple[Observation, ...]], None] | None = None
 
@@ -42,7 +47,13 @@ class Loop:
                 if now_s is None:
                     return state
                 observations.append(await self.source.observe(now_s))
-            state, plan = self.policy.tick(state, observations)
+            try:
+                state, plan = self.policy.tick(state, observations)
+            except Exception:
+                if not self.survives:
+                    raise
+                _log.exception("a tick failed: pools hold, and what it saw is not learned")
+                continue
             if self.recorder is not None:
                 self.recorder.record(observations, plan, state)
             if self.acts:

@@ -24,6 +24,7 @@ from autoscaler.types import Plan
 from collector.observe import ObserverSettings
 from collector.scrape import Scraper
 from phasewise.http_tier import HttpTier, LockstepClock, WallClock
+from phasewise.places import ledger_path
 from phasewise.recording import LedgerRecorder
 from phasewise.settings import Mode, Settings, TierEntry
 from phasewise.tier_setup import tier_settings
@@ -54,16 +55,6 @@ def log_plan(plan: Plan, observations: tuple[Observation, ...]) -> None:
         )
     for problem in newest.problems:
         _log.warning("source has a problem; its values are unknown until it answers", why=problem)
-
-
-def ledger_path(settings: Settings, tier_name: str) -> Path:
-    """One ledger for each tier: the file itself for a single tier, else with the tier's name."""
-    file = settings.ledger.file
-    return (
-        file
-        if len(settings.tiers) == 1
-        else file.with_name(f"{file.stem}-{tier_name}{file.suffix}")
-    )
 
 
 def clock_of(
@@ -120,6 +111,7 @@ async def run_tier(
             ledger,
             wanted,
             state,
+            acts=entry.mode is Mode.ACT,
             max_age_s=settings.ledger.max_age_days * 86400.0,
             max_bytes=settings.ledger.max_bytes,
         )
@@ -130,6 +122,7 @@ async def run_tier(
             actuator=http,
             scrapes_per_tick=round(settings.tick_seconds / source.scrape_interval_seconds),
             acts=entry.mode is Mode.ACT,
+            survives=True,
             recorder=recorder,
             on_tick=log_plan,
         )
