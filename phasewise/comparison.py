@@ -166,9 +166,12 @@ class Peers:
         self._threads = ThreadPoolExecutor(max_workers=4)
 
     def close(self) -> None:
-        """Stop what still runs."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """End the processes; what was not begun is dropped, what runs is waited for.
+
+        Without the wait the interpreter would close a pipe under the pool's own thread.
+        """
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
     def submit(self, work: Callable[..., Score], *arguments: Any) -> Future[Score]:
         """Let some of it run while the caller does something else."""
