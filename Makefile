@@ -7,10 +7,10 @@ ARGS ?=
 HEADLESS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench fuzz reference lock clean
+.PHONY: help setup demo test lint bench fuzz reference protos screenshots lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## install everything into .venv (does nothing when done)
 
@@ -45,8 +45,15 @@ bench: setup ## every measurement in bench/
 fuzz: setup ## the property tests with many more examples, differently each time
 	@$(BIN)/pytest -n 2 -q -m hypothesis --hypothesis-profile=fuzz $(ARGS)
 
-reference: setup ## write docs/reference/ from the models
+reference: setup ## write docs/reference/ and docs/metrics.md from the models and the catalogue
 	@$(BIN)/python -m phasewise.reference docs/reference
+
+protos: setup ## write the Python of KEDA's interface from its .proto
+	@$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. \
+	  autoscaler/keda/externalscaler.proto
+
+screenshots: setup ## every view of the console, light and dark, wide and narrow, into out/screenshots/ (needs Debian's chromium)
+	@$(BIN)/python -m tests.browser.screenshots $(ARGS)
 
 lock: ## solve requirements.lock again, for Python 3.11 and newer
 	@$(PYTHON) -m venv .cache/lock

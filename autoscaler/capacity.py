@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from autoscaler.regression import Fit, empty_fit, learn_point, solve
 from autoscaler.types import CapacityPrior
-from serving.types import PhaseSample
+from serving.types import Phase, PhaseSample
 
 FORGET_S = 900.0
 LEARNED_AFTER_WEIGHT = 12.0  # windows (a minute of 5 s windows) before a pool may be sized down
@@ -24,16 +24,11 @@ _LEARN_COVERAGE_RATIO = 0.75
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillModel:
-    """Seconds of a prefill step: `base_s + s_per_token * tokens`; and the prompts it was seen on.
-
-    `steps_per_s` and `prompts_per_step` say in what regime it was learned.
-    """
+    """Seconds of a prefill step: `base_s + s_per_token * tokens`."""
 
     fit: Fit
     base_s: float
     s_per_token: float
-    prompt_tokens_mean: float | None = None
-    prompts_per_step: float = 1.0
 
     @property
     def is_learned(self) -> bool:
@@ -125,31 +120,41 @@ def is_teaching(sample: PhaseSample) -> bool:
     return spoiled == 0.0 and coverage >= _LEARN_COVERAGE_RATIO
 
 
+def own_step_tokens(sample: PhaseSample, *, max_batched_tokens: int) -> float | None:
+    """The prompt tokens of the step that a random request of the window was prefilled in.
+
+    In a prefill pool every step is a prefill step, so the mean step tells. In an aggregated pool
+    most steps only decode and would make the step look a hundred times smaller than it is; there
+    the request's own prompt is taken, which is right while prompts rarely share a step and makes
+    a replica look slower than it is when they do.
+    """
+    finished = sample.finished_requests_per_s.value
+    if not finished:
+        return None
+    if sample.pool.phase is Phase.BOTH:
+        computed = sample.computed_prompt_tokens_per_s.value
+        return computed / finished if computed else None
+    steps, step_tokens = sample.steps_per_s.value, sample.step_tokens_per_s.value
+    if not steps or not step_tokens:
+        return None
+    share = request_weighted_step_ratio(max(1.0, finished / steps))
+    return min(step_tokens / steps * share, float(max_batched_tokens))
+
+
 def learn_prefill(
     model: PrefillModel, sample: PhaseSample, *, prior: CapacityPrior, max_batched_tokens: int
 ) -> PrefillModel:
     """The model after one window: mean prefill time against the tokens of a request's own step."""
-    time_s = sample.prefill_time_mean_s.value
-    steps = sample.steps_per_s.value
-    step_tokens = sample.step_tokens_per_s.value
-    finished = sample.finished_requests_per_s.value
-    if not is_teaching(sample) or time_s is None or not steps or not step_tokens or not finished:
+    time_s, finished = sample.prefill_time_mean_s.value, sample.finished_requests_per_s.value
+    tokens = own_step_tokens(sample, max_batched_tokens=max_batched_tokens)
+    if not is_teaching(sample) or not time_s or time_s < 0.0 or not finished or not tokens:
         return model
-    if time_s <= 0.0:
-        return model
-    prompts_per_step = max(1.0, finished / steps)
-    mean_step = step_tokens / steps
-    tokens = min(
-        mean_step * request_weighted_step_ratio(prompts_per_step), float(max_batched_tokens)
-    )
-    at_s = sample.window_start_s + sample.window_s
-    requests = finished * sample.window_s
     fit = learn_point(
         model.fit,
         (1.0, tokens),
         time_s,
-        weight=min(1.0, requests / 20.0),
-        at_s=at_s,
+        weight=min(1.0, finished * sample.window_s / 20.0),
+        at_s=sample.window_start_s + sample.window_s,
         forget_s=FORGET_S,
     )
     base_s, s_per_token = solve(
@@ -158,14 +163,7 @@ def learn_prefill(
         spread_ratio=prior.spread_ratio,
         noise=_PREFILL_NOISE * time_s,
     )
-    return replace(
-        model,
-        fit=fit,
-        base_s=base_s,
-        s_per_token=s_per_token,
-        prompt_tokens_mean=step_tokens / finished,
-        prompts_per_step=prompts_per_step,
-    )
+    return replace(model, fit=fit, base_s=base_s, s_per_token=s_per_token)
 
 
 def learn_decode(model: DecodeModel, sample: PhaseSample, *, prior: CapacityPrior) -> DecodeModel:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
+from autoscaler.plan_codec import dump_plan as dump_plan
+from autoscaler.plan_codec import load_plan as load_plan
+from autoscaler.plan_codec import load_value
 from autoscaler.state import LearnedState
-from autoscaler.types import Plan, TierSettings
-from serving.errors import Misconfigured
+from autoscaler.types import TierSettings
 from serving.types import Observation
 
-_T = TypeVar("_T")
 _OBSERVATIONS: TypeAdapter[tuple[Observation, ...]] = TypeAdapter(tuple[Observation, ...])
-_PLAN: TypeAdapter[Plan] = TypeAdapter(Plan)
 _STATE: TypeAdapter[LearnedState] = TypeAdapter(LearnedState)
 _SETTINGS: TypeAdapter[TierSettings] = TypeAdapter(TierSettings)
 
@@ -31,17 +30,7 @@ def dump_observations(observations: Sequence[Observation]) -> bytes:
 
 def load_observations(data: bytes) -> tuple[Observation, ...]:
     """The observations of one tick; Misconfigured if the bytes are not what was written."""
-    return _load(_OBSERVATIONS, data, "observations")
-
-
-def dump_plan(plan: Plan) -> bytes:
-    """A plan as JSON."""
-    return _PLAN.dump_json(plan)
-
-
-def load_plan(data: bytes) -> Plan:
-    """A plan; Misconfigured if the bytes are not what was written."""
-    return _load(_PLAN, data, "plan")
+    return load_value(_OBSERVATIONS, data, "observations")
 
 
 def dump_state(state: LearnedState) -> bytes:
@@ -51,7 +40,7 @@ def dump_state(state: LearnedState) -> bytes:
 
 def load_state(data: bytes) -> LearnedState:
     """A learned state; Misconfigured if the bytes are not what was written."""
-    return _load(_STATE, data, "state")
+    return load_value(_STATE, data, "state")
 
 
 def dump_settings(settings: TierSettings) -> bytes:
@@ -61,23 +50,9 @@ def dump_settings(settings: TierSettings) -> bytes:
 
 def load_settings(data: bytes) -> TierSettings:
     """The settings of a tier; Misconfigured if the bytes are not what was written."""
-    return _load(_SETTINGS, data, "settings")
+    return load_value(_SETTINGS, data, "settings")
 
 
 def state_hash(state: LearnedState) -> str:
     """A short name of a state: equal states have equal names."""
     return hashlib.sha256(dump_state(state)).hexdigest()[:16]
-
-
-def _load(adapter: TypeAdapter[_T], data: bytes, what: str) -> _T:
-    try:
-        return adapter.validate_json(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise Misconfigured(
-            f"the recorded {what} cannot be read",
-            where=f"ledger, {where}",
-            found=str(first["input"])[:80],
-            expected=str(first["msg"]),
-        ) from error

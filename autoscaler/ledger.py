@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from autoscaler.codec import (
     dump_observations,
@@ -25,6 +26,7 @@ from autoscaler.codec import (
     load_state,
     state_hash,
 )
+from autoscaler.recorded import RecordedTick
 from autoscaler.state import LearnedState
 from autoscaler.types import Plan, TierSettings
 from serving.errors import Misconfigured
@@ -42,17 +44,6 @@ CREATE TABLE IF NOT EXISTS states (
   state BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS states_by_epoch ON states (epoch);
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedTick:
-    """One row: the observations since the tick before, the plan made, and the state's hash."""
-
-    epoch: int
-    at_s: float
-    observations: tuple[Observation, ...]
-    plan: Plan
-    state_hash: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +66,9 @@ class Ledger:
                 "there is no ledger", where=str(path), found="no such file", expected="a ledger"
             )
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=NORMAL")
-            self._db.executescript(_SCHEMA)
+            self._db = _connect(path, read_only=read_only)
+            if not read_only:
+                self._prepare()
             row = self._db.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
         except (sqlite3.Error, OSError) as error:
             raise Misconfigured(
@@ -88,16 +77,25 @@ class Ledger:
                 found=str(error),
                 expected="an SQLite file of this program, in a folder that can be written",
             ) from error
-        if row is None:
-            self._db.execute("INSERT INTO meta VALUES ('format', ?)", (_FORMAT,))
-        elif row[0] != _FORMAT:
+        if row is None or row[0] != _FORMAT:
             raise Misconfigured(
                 "the ledger has another format",
                 where=str(path),
-                found=f"format {row[0]}",
+                found="none" if row is None else f"format {row[0]}",
                 expected=f"format {_FORMAT}",
             )
         self._last_full_s: float | None = None
+
+    def _prepare(self) -> None:
+        """Make the tables of a new file; somebody else's database is left as it is."""
+        tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master")}
+        if tables and "meta" not in tables:
+            raise sqlite3.DatabaseError("a database of something else")
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.executescript(_SCHEMA)
+        if not tables:
+            self._db.execute("INSERT INTO meta VALUES ('format', ?)", (_FORMAT,))
 
     def close(self) -> None:
         """Close the file; every finished tick is in it already."""
@@ -147,9 +145,21 @@ class Ledger:
         )
         self._last_full_s = at_s
 
+    def _rows(self, query: str, *arguments: int) -> Iterator[tuple[Any, ...]]:
+        try:
+            for row in self._db.execute(query, arguments):  # noqa: UP028 - it would close the cursor
+                yield row
+        except sqlite3.DatabaseError as error:
+            raise Misconfigured(
+                "the ledger is damaged",
+                where=str(self.path),
+                found=str(error),
+                expected="a whole SQLite file",
+            ) from error
+
     def states(self) -> Iterator[RecordedState]:
         """The full states, oldest first."""
-        rows = self._db.execute("SELECT epoch, version, settings, state FROM states ORDER BY rowid")
+        rows = self._rows("SELECT epoch, version, settings, state FROM states ORDER BY rowid")
         for epoch, version, settings, state in rows:
             yield RecordedState(
                 epoch=epoch,
@@ -174,19 +184,47 @@ class Ledger:
 
     def ticks(self, *, after_epoch: int = 0) -> Iterator[RecordedTick]:
         """The ticks after an epoch, oldest first."""
-        rows = self._db.execute(
+        rows = self._rows(
             "SELECT epoch, at_s, observations, plan, state_hash FROM ticks "
             "WHERE epoch > ? ORDER BY epoch",
-            (after_epoch,),
+            after_epoch,
         )
-        for epoch, at_s, observations, plan, name in rows:
-            yield RecordedTick(
-                epoch=epoch,
-                at_s=at_s,
-                observations=load_observations(_unpack(observations, self.path)),
-                plan=load_plan(_unpack(plan, self.path)),
-                state_hash=name,
-            )
+        for row in rows:
+            yield self._tick(row)
+
+    def newest_ticks(self, count: int) -> tuple[RecordedTick, ...]:
+        """The last ticks, at most `count` of them, oldest first."""
+        rows = self._db.execute(
+            "SELECT epoch, at_s, observations, plan, state_hash FROM ticks "
+            "ORDER BY epoch DESC LIMIT ?",
+            (count,),
+        ).fetchall()
+        return tuple(self._tick(row) for row in reversed(rows))
+
+    def tick(self, epoch: int) -> RecordedTick | None:
+        """One tick, or `None` if the ledger does not hold it (any more)."""
+        row = self._db.execute(
+            "SELECT epoch, at_s, observations, plan, state_hash FROM ticks WHERE epoch = ?",
+            (epoch,),
+        ).fetchone()
+        return None if row is None else self._tick(row)
+
+    def settings_at(self, epoch: int) -> TierSettings | None:
+        """The settings that a tick was planned with, or `None` in a new ledger."""
+        row = self._db.execute(
+            "SELECT settings FROM states WHERE epoch < ? ORDER BY rowid DESC LIMIT 1", (epoch,)
+        ).fetchone()
+        return None if row is None else load_settings(row[0])
+
+    def _tick(self, row: tuple[int, float, bytes, bytes, str]) -> RecordedTick:
+        epoch, at_s, observations, plan, name = row
+        return RecordedTick(
+            epoch=epoch,
+            at_s=at_s,
+            observations=load_observations(_unpack(observations, self.path)),
+            plan=load_plan(_unpack(plan, self.path)),
+            state_hash=name,
+        )
 
     def trim(self, *, now_s: float, max_age_s: float, max_bytes: int) -> int:
         """Drop the oldest stretches past the bounds; returns how many ticks went.
@@ -212,6 +250,14 @@ class Ledger:
             self._db.execute("DELETE FROM states WHERE rowid = ?", (starts[0][0],))
             self._db.execute("COMMIT")
             dropped += gone.rowcount
+
+
+def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    if read_only:
+        where = f"{path.absolute().as_uri()}?mode=ro"
+        return sqlite3.connect(where, uri=True, isolation_level=None, check_same_thread=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
 
 
 def _unpack(data: bytes, path: Path) -> bytes:

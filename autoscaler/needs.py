@@ -15,8 +15,8 @@ from autoscaler.types import Bottleneck, Demand, Need, PoolSettings, TierSetting
 from serving.types import Phase
 
 _SEARCH_LIMIT_REPLICAS = 100_000
-_LENGTH_CV2 = 1.0  # squared variation of prompt lengths where it is not known
-_TTFT_KEPT_FOR_PREFILL_RATIO = 0.8  # of the TTFT target; the rest is transfer and first decode step
+LENGTH_CV2 = 1.0  # squared variation of prompt lengths where it is not known
+TTFT_KEPT_FOR_PREFILL_RATIO = 0.8  # of the TTFT target; the rest is transfer and first decode step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +62,10 @@ def prefill_compute(seen: NeedInput) -> Need | None:
     demand, prompt = seen.prefill_tokens_per_s, seen.demand.input_tokens_mean
     if seen.pool.phase is Phase.DECODE or demand is None:
         return None
-    prompt = prompt or seen.prefill.prompt_tokens_mean or 1.0
+    prompt = prompt or 1.0
     capacity = seen.prefill.tokens_per_s(prompt)
     service_s = seen.prefill.service_s(prompt)
-    budget_s = _TTFT_KEPT_FOR_PREFILL_RATIO * seen.tier.slo.ttft_s
+    budget_s = TTFT_KEPT_FOR_PREFILL_RATIO * seen.tier.slo.ttft_s
     allowed = 1.0 - seen.tier.slo.attainment_ratio
     feasible = budget_s > 1.5 * service_s
     replicas = max(1, math.ceil(demand / (capacity * seen.tier.prefill_utilisation_ratio) - 1e-9))
@@ -75,7 +75,7 @@ def prefill_compute(seen: NeedInput) -> Need | None:
             utilisation=demand / (capacity * replicas),
             service_s=service_s,
             budget_s=budget_s,
-            length_cv2=_LENGTH_CV2,
+            length_cv2=LENGTH_CV2,
         )
         if missed <= allowed:
             break
@@ -89,6 +89,7 @@ def prefill_compute(seen: NeedInput) -> Need | None:
         feasible=feasible,
         words=f"{demand:,.0f} input tokens/s over {capacity:,.0f} a replica, "
         f"at most {seen.tier.prefill_utilisation_ratio:.0%} busy",
+        work=Phase.PREFILL,
     )
 
 
@@ -117,6 +118,7 @@ def prefill_backlog(seen: NeedInput) -> Need | None:
         replica_capacity_per_s=capacity,
         words=f"{waiting:,.0f} requests wait; {backlog_tokens:,.0f} tokens would be left at the "
         f"lead, to be drained in {seen.tier.backlog_drain_s:.0f} s",
+        work=Phase.PREFILL,
     )
 
 
@@ -133,10 +135,10 @@ def _batch_within_itl(model: DecodeModel, context: float, *, target_s: float, ca
     if per_request <= 0.0:
         return float(cap)
     root = (-1.0 + math.sqrt(1.0 + 4.0 * room_s / per_request)) / 2.0
-    return min(root * root, _room_for_spread(float(cap), 2.0))
+    return min(root * root, room_for_spread(float(cap), 2.0))
 
 
-def _room_for_spread(limit: float, deviations: float) -> float:
+def room_for_spread(limit: float, deviations: float) -> float:
     """The largest mean whose square-root spread stays under a limit: b + z sqrt(b) <= limit."""
     if limit <= 0.0:
         return 0.0
@@ -160,10 +162,12 @@ def _decode_need(
         replica_capacity_per_s=capacity,
         feasible=feasible,
         words=f"{demand:,.0f} output tokens/s over {capacity:,.0f} a replica ({words})",
+        work=Phase.DECODE,
     )
 
 
-def _context(seen: NeedInput) -> float:
+def context_tokens(seen: NeedInput) -> float:
+    """Tokens that a request of a decode replica holds on average: as learned, else from lengths."""
     known = seen.decode.context_tokens_mean
     if known is not None:
         return known
@@ -174,7 +178,7 @@ def decode_compute(seen: NeedInput) -> Need | None:
     """Replicas whose step time, at the batch that the demand makes, meets the ITL target."""
     if seen.pool.phase is Phase.PREFILL or seen.output_tokens_per_s is None:
         return None
-    context = _context(seen)
+    context = context_tokens(seen)
     target_s = seen.tier.itl_ratio * seen.tier.slo.itl_s
     batch = _batch_within_itl(seen.decode, context, target_s=target_s, cap=seen.pool.max_sequences)
     return _decode_need(
@@ -191,8 +195,8 @@ def decode_kv_cache(seen: NeedInput) -> Need | None:
     capacity = seen.decode.kv_capacity_tokens
     if seen.pool.phase is Phase.PREFILL or seen.output_tokens_per_s is None or capacity is None:
         return None
-    context = max(1.0, _context(seen))
-    batch = _room_for_spread(seen.tier.kv_used_ratio * capacity / context, 2.0)
+    context = max(1.0, context_tokens(seen))
+    batch = room_for_spread(seen.tier.kv_used_ratio * capacity / context, 2.0)
     return _decode_need(
         seen,
         batch=min(batch, float(seen.pool.max_sequences)),
@@ -221,4 +225,5 @@ def aggregated_need(needs: tuple[Need, ...]) -> Need | None:
         replica_capacity_per_s=largest.replica_capacity_per_s,
         feasible=all(n.feasible for n in by_work),
         words="prefill and decode work added up: " + "; ".join(n.words for n in by_work),
+        work=Phase.BOTH,
     )

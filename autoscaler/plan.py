@@ -6,9 +6,10 @@ Pure: no clock, no network, no log.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from autoscaler.counterfactual import counterfactuals
 from autoscaler.forecast import RateHistory, forecast
 from autoscaler.needs import NEEDS, NeedInput, aggregated_need
 from autoscaler.state import LearnedState, PoolLearned
@@ -24,7 +25,7 @@ from autoscaler.types import (
     Reason,
     TierSettings,
 )
-from serving.types import Phase, PoolId, PoolState
+from serving.types import Override, OverrideKind, Phase, PoolId, PoolState
 
 _PHASES_OF_PREFILL_WORK = (Phase.PREFILL, Phase.BOTH)
 _PHASES_OF_DECODE_WORK = (Phase.DECODE, Phase.BOTH)
@@ -116,16 +117,19 @@ def _decide(
     known: PoolLearned,
     settings: PoolSettings,
     pool_state: PoolState | None,
+    override: Override | None,
     now_s: float,
-) -> Decision:
+) -> tuple[Decision, NeedInput | None]:
     if pool_state is None or pool_state.desired_replicas is None:
-        return Decision(
+        unknown = Decision(
             pool=settings.pool,
             replicas=None,
             hold=True,
             reason=Reason.POOL_STATE_UNKNOWN,
             words="how many replicas it has is not known, so it is left alone",
+            override=override,
         )
+        return unknown, None
     prefill = _forecast(state.prefill_rate, known, tier, now_s)
     output = _forecast(state.output_rate, known, tier, now_s)
     seen = _need_input(state, tier, known, settings, prefill=prefill, output=output)
@@ -143,13 +147,14 @@ def _decide(
         forecast=prefill if settings.phase is Phase.PREFILL else output,
         censored=state.demand.censored and settings.phase is not Phase.DECODE,
         now_s=now_s,
+        override=override,
     )
     proposal = Proposal(replicas=present, reason=Reason.WITHIN_NEED)
     for rule in STEPS:
         proposal = rule(proposal, step_input)
     blind_s = None if known.last_known_s is None else now_s - known.last_known_s
     is_blind = blind_s is None or blind_s > tier.fresh_s
-    return Decision(
+    decision = Decision(
         pool=settings.pool,
         replicas=proposal.replicas,
         hold=proposal.replicas == present,
@@ -164,14 +169,30 @@ def _decide(
         coverage_ratio=None
         if known.sample is None or known.sample.replicas_expected == 0
         else known.sample.replicas_reporting / known.sample.replicas_expected,
+        override=override,
     )
+    return decision, seen
+
+
+def _with_counterfactuals(decision: Decision, seen: NeedInput | None) -> Decision:
+    if seen is None or decision.replicas is None:
+        return decision
+    return replace(
+        decision, counterfactuals=counterfactuals(seen, decision.needs, decision.replicas)
+    )
+
+
+def in_force(overrides: Sequence[Override], now_s: float) -> dict[str, Override]:
+    """What people asked for that has not ended yet, by the pool's name; the last word counts."""
+    return {each.pool: each for each in overrides if now_s < each.until_s}
 
 
 def within_budget(decisions: tuple[Decision, ...], tier: TierSettings) -> tuple[Decision, ...]:
     """The same decisions under the accelerator budget.
 
     While they cost more than the budget, the pool that has most over its exact need gives up one
-    replica, never below its minimum. Pools of unknown size count nothing and are left alone.
+    replica, never below its minimum. Pools of unknown size count nothing and are left alone. A
+    pool that a person paused gives nothing, one that is pinned or floored only when no other can.
     """
     budget = tier.accelerator_budget
     if budget is None:
@@ -182,8 +203,14 @@ def within_budget(decisions: tuple[Decision, ...], tier: TierSettings) -> tuple[
         return sum(n * tier.pool(p).accelerators_per_replica for p, n in replicas.items())
 
     exact = {d.pool: max((n.replicas_exact for n in d.needs), default=0.0) for d in decisions}
+    asked = {d.pool: d.override.kind for d in decisions if d.override is not None}
     while cost() > budget:
-        givers = [p for p, n in replicas.items() if n > tier.pool(p).min_replicas]
+        givers = [
+            p
+            for p, n in replicas.items()
+            if n > tier.pool(p).min_replicas and asked.get(p) is not OverrideKind.PAUSE
+        ]
+        givers = [p for p in givers if p not in asked] or givers
         if not givers:
             break
         richest = max(givers, key=lambda p: (replicas[p] / max(exact[p], 1e-9), p.name))
@@ -227,15 +254,31 @@ def demand_ratio(decisions: tuple[Decision, ...]) -> float | None:
 
 
 def plan(
-    state: LearnedState, pools: Mapping[PoolId, PoolState], tier: TierSettings, *, now_s: float
+    state: LearnedState,
+    pools: Mapping[PoolId, PoolState],
+    tier: TierSettings,
+    *,
+    now_s: float,
+    overrides: Sequence[Override] = (),
 ) -> Plan:
-    """The decisions for all pools of a tier, from what is known at `now_s`."""
-    decisions = within_budget(
-        tuple(
-            _decide(state, tier, known, settings, pools.get(settings.pool), now_s)
-            for known, settings in zip(state.pools, tier.pools, strict=True)
-        ),
-        tier,
+    """The decisions for all pools of a tier, from what is known and asked for at `now_s`."""
+    asked = in_force(overrides, now_s)
+    found = [
+        _decide(
+            state,
+            tier,
+            known,
+            settings,
+            pools.get(settings.pool),
+            asked.get(settings.pool.name),
+            now_s,
+        )
+        for known, settings in zip(state.pools, tier.pools, strict=True)
+    ]
+    limited = within_budget(tuple(decision for decision, _ in found), tier)
+    decisions = tuple(
+        _with_counterfactuals(decision, seen)
+        for decision, (_, seen) in zip(limited, found, strict=True)
     )
     return Plan(
         tier=tier.name,

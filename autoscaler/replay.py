@@ -12,7 +12,7 @@ from autoscaler.codec import dump_plan, state_hash
 from autoscaler.ledger import Ledger
 from autoscaler.state import LearnedState, new_state
 from autoscaler.tick import tick
-from autoscaler.types import TierSettings
+from autoscaler.types import Plan, TierSettings
 from serving.errors import Misconfigured
 
 
@@ -45,6 +45,17 @@ def _renumbered(state: LearnedState, ledger: Ledger) -> LearnedState:
     return replace(state, epoch=newest)
 
 
+def _as_far_as_written(now: Plan, then: Plan) -> Plan:
+    """The plan without what a ledger from before counterfactuals does not hold."""
+    if any(d.counterfactuals or any(n.work for n in d.needs) for d in then.decisions):
+        return now
+    decisions = tuple(
+        replace(d, counterfactuals=(), needs=tuple(replace(n, work=None) for n in d.needs))
+        for d in now.decisions
+    )
+    return replace(now, decisions=decisions)
+
+
 def replay(ledger: Ledger) -> Iterator[ReplayedTick]:
     """Fold every tick again, each from the full state before it, and compare plan and state."""
     starts = {recorded.epoch: recorded for recorded in ledger.states()}
@@ -65,6 +76,7 @@ def replay(ledger: Ledger) -> Iterator[ReplayedTick]:
                 differences.append("the full state recorded before this tick is another one")
             state, settings = before.state, before.settings
         state, plan = tick(state, recorded.observations, settings)
+        plan = _as_far_as_written(plan, recorded.plan)
         if plan != recorded.plan or dump_plan(plan) != dump_plan(recorded.plan):
             for now, then in zip(plan.decisions, recorded.plan.decisions, strict=False):
                 if now != then:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from autoscaler.state import PoolLearned
 from autoscaler.types import Forecast, Need, PoolSettings, Proposal, Reason, TierSettings
-from serving.types import Phase, PoolState
+from serving.types import Override, OverrideKind, Phase, PoolState
 
 _QUEUE_SHARE_OF_TTFT = 0.5
 _KV_FULL_RATIO = 0.97
@@ -32,6 +32,7 @@ class StepInput:
     forecast: Forecast | None
     censored: bool
     now_s: float
+    override: Override | None = None
 
     @property
     def present_replicas(self) -> int:
@@ -196,10 +197,43 @@ def keep_limits(proposal: Proposal, seen: StepInput) -> Proposal:
     return proposal
 
 
+_REASONS = {
+    OverrideKind.PAUSE: Reason.PAUSED,
+    OverrideKind.PIN: Reason.PINNED,
+    OverrideKind.FLOOR: Reason.FLOORED,
+}
+
+
+def obey_person(proposal: Proposal, seen: StepInput) -> Proposal:
+    """A person's word comes last, within the limits: a pin may lower even a pool that is not seen.
+
+    A pause leaves the pool as it is, even outside its limits. A floor that is met says nothing.
+    """
+    asked = seen.override
+    if asked is None:
+        return proposal
+    if asked.kind is OverrideKind.PAUSE or asked.replicas is None:
+        replicas, words = seen.present_replicas, f"paused by {asked.by}"
+    else:
+        low, high = seen.settings.min_replicas, seen.settings.max_replicas
+        replicas = min(max(asked.replicas, low), high)
+        told = {OverrideKind.PIN: "pinned to", OverrideKind.FLOOR: "at least"}[asked.kind]
+        words = f"{told} {asked.replicas} by {asked.by}"
+        if replicas != asked.replicas:
+            words += f", kept within {low} to {high}"
+        if asked.kind is OverrideKind.FLOOR and replicas <= proposal.replicas:
+            return proposal
+    left_s = asked.until_s - seen.now_s
+    return proposal.moved(
+        "obey_person", replicas, _REASONS[asked.kind], f"{words} for another {left_s:.0f} s"
+    )
+
+
 STEPS: tuple[StepRule, ...] = (
     follow_need,
     never_down_blind,
     slow_down,
     reactive_guard,
     keep_limits,
+    obey_person,
 )

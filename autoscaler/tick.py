@@ -36,7 +36,13 @@ def tick(
     for observation in observations:
         state = learn(state, observation, tier)
     newest = observations[-1]
-    made = plan(state, {p.pool: p for p in newest.pools}, tier, now_s=newest.at_s)
+    made = plan(
+        state,
+        {p.pool: p for p in newest.pools},
+        tier,
+        now_s=newest.at_s,
+        overrides=newest.overrides,
+    )
     return remember(state, made), made
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from serving.types import Phase, PoolId, Slo
+from serving.types import Override, Phase, PoolId, Slo
 
 
 class Bottleneck(StrEnum):
@@ -40,6 +40,9 @@ class Reason(StrEnum):
     BUDGET_LIMITED = "BudgetLimited"
     SLO_INFEASIBLE = "SloInfeasible"
     FIXED_SIZE = "FixedSize"
+    PAUSED = "Paused"
+    PINNED = "Pinned"
+    FLOORED = "Floored"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +154,8 @@ class Need:
     """Replicas of one pool for a demand: before rounding, after it, and what binds.
 
     `replicas` carries the demand within the SLO; `demand_per_s` over `replica_capacity_per_s`
-    (both in tokens) is `replicas_exact`, before any tail or rounding.
+    (both in tokens) is `replicas_exact`, before any tail or rounding. `work` says whose tokens:
+    prefill's are input, decode's output; an aggregated pool's sum has both, old ledgers `None`.
     """
 
     bottleneck: Bottleneck
@@ -161,6 +165,7 @@ class Need:
     replica_capacity_per_s: float
     feasible: bool = True
     words: str = ""
+    work: Phase | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +205,25 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Counterfactual:
+    """What a pool of another size would be like under the demand that it is sized for.
+
+    `utilisation_ratio` is that demand over what so many replicas can carry at most: for prefill
+    the share of time that they are busy, for decode the share of the batches that the ITL target
+    and the KV cache allow; over 1 is too much. `step_s` is the mean gap between tokens to expect,
+    `None` where the pool does not decode or no gap could carry the demand. `ttft_miss_ratio` is
+    the share of requests whose prompt would be late, `None` where the pool does not prefill.
+    """
+
+    replicas: int
+    words: str
+    utilisation_ratio: float
+    step_s: float | None
+    ttft_miss_ratio: float | None
+    holds_slo: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What one pool should have, absolutely, and why; applying it twice is harmless.
 
@@ -207,6 +231,8 @@ class Decision:
     known): whoever acts leaves it alone. `hold` is true when the pool keeps its size.
     `wanted_replicas` is what the need alone asks for; `kept_replicas` is what would be asked with
     the down margin on top, which is what scaling down must come under for a whole down window.
+    `counterfactuals` are one replica less, this size and one more, smallest first; none where the
+    demand is not known. `override` is the person's word in force.
     """
 
     pool: PoolId
@@ -221,6 +247,8 @@ class Decision:
     kept_replicas: int | None = None
     inputs_age_s: float | None = None
     coverage_ratio: float | None = None
+    override: Override | None = None
+    counterfactuals: tuple[Counterfactual, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,8 +107,12 @@ def derive_phase_sample(
     for one in rates:
         for field, grown in _growths(one, said):
             spreads[field].append((one, grown))
+    counted: list[tuple[str, float]] = []
     for name, field in MEANS.items():
-        values[name] = _mean([_growth_part(one, g) for one, g in spreads[field]], census)
+        parts = [_growth_part(one, g) for one, g in spreads[field]]
+        values[name] = _mean(parts, census)
+        if values[name].value is not None:
+            counted.append((name, math.fsum(part.weight for part in parts)))
     steps = spreads["step_tokens"]
     values["steps_per_s"] = _sum([_rate_part(w, g.count) for w, g in steps], census)
     values["step_tokens_per_s"] = _sum([_rate_part(w, g.sum) for w, g in steps], census)
@@ -128,6 +132,7 @@ def derive_phase_sample(
         replicas_expected=census.expected,
         replicas_reporting=sum(1 for w in rates if w.ready),
         problems=tuple(said),
+        counted=tuple(counted),
         **values,
     )
 

@@ -45,6 +45,7 @@ def derive_router_sample(
     now, before, dt_s = window.current, window.previous, window.dt_s
     age_s = max(0.0, now_s - window.at_s)
     values: dict[str, Measurement] = {}
+    counted: list[tuple[str, float]] = []
     if now is not None and now.running_requests is not None:
         values["running_requests"] = Measurement(now.running_requests, age_s, 1.0)
     if now is not None and before is not None:
@@ -57,6 +58,7 @@ def derive_router_sample(
             one = grown[field]
             if one is not None and one.count > 0.0:
                 values[name] = Measurement(one.sum / one.count, age_s, 1.0)
+                counted.append((name, one.count))
         finished = grown["output_tokens"] or grown["input_tokens"]
         if finished is not None:
             values["finished_requests_per_s"] = Measurement(finished.count / dt_s, age_s, 1.0)
@@ -64,13 +66,15 @@ def derive_router_sample(
             for field, limit_s in (("ttft", slo.ttft_s), ("tpot", slo.itl_s)):
                 one = grown[field]
                 share = within_ratio(one, limit_s) if one is not None else None
-                if share is not None:
+                if share is not None and one is not None:
                     values[f"{field}_within_slo_ratio"] = Measurement(share, age_s, 1.0)
+                    counted.append((f"{field}_within_slo_ratio", one.count))
     return RouterSample(
         source=source,
         window_start_s=window_start_s,
         window_s=now_s - window_start_s,
         problems=tuple(said),
+        counted=tuple(counted),
         **values,
     )
 

@@ -105,7 +105,7 @@ def judge(track: Track[R], page: Page[R], patience: Patience) -> tuple[Track[R],
         return begin(page), Window(problem="some counters fell while others rose")
     if fell:
         return _went_back(track, page, patience)
-    if track.late_s > 0.0 and _caught_up(track, page):
+    if track.late_s > 0.0 and (_caught_up(track, page) or _had_caught_up(track, page)):
         if not any(c > p for c, p in _both(page.progress, track.before[-1][1])):
             return _went_back(track, page, patience)  # no further than before it was late
         return begin(page), Window(
@@ -231,6 +231,31 @@ def _caught_up(track: Track[R], page: Page[R]) -> bool:
         if now is not None and before is not None and per_s
     ]
     return bool(ratios) and median(ratios) >= 1.0 + 0.5 * track.late_s / dt_s
+
+
+def _had_caught_up(track: Track[R], page: Page[R]) -> bool:
+    """Did a late page jump to the present three pages ago, unnoticed as the load fell meanwhile?
+
+    Such a window stands out on both sides: it holds the whole lag at the lower of the two rates
+    beside it, where a mere change of the load would be at most the higher one.
+    """
+    if len(track.history) < 6:
+        return False
+    (early_s, early), (from_s, low), (to_s, high) = (track.history[-n] for n in (6, 4, 3))
+    dt_s, after_s = to_s - from_s, page.at_s - track.late_s - to_s
+    if from_s + track.late_s <= track.before[-1][0]:
+        return False  # of the time before it was late
+    over_lower: list[float] = []
+    over_higher: list[float] = []
+    for values in zip(early, low, high, page.progress, strict=True):
+        if None not in values:
+            a, b, c, d = (value or 0.0 for value in values)
+            beside = sorted(((b - a) / (from_s - early_s), (d - c) / after_s))
+            if beside[0] > 0.0:
+                over_lower.append((c - b) / dt_s / beside[0])
+                over_higher.append((c - b) / dt_s / beside[1])
+    least = 1.0 + 0.5 * track.late_s / dt_s
+    return bool(over_lower) and median(over_lower) >= least and median(over_higher) >= 1.5
 
 
 def _both(one: Progress, other: Progress) -> list[tuple[float, float]]:

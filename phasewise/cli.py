@@ -13,7 +13,20 @@ from typing import Annotated, Protocol
 
 import typer
 
-from phasewise.commands import backtest, check, demo, replay, run, simulate
+from phasewise.commands import (
+    backtest,
+    check,
+    demo,
+    doctor,
+    explain,
+    init,
+    render,
+    replay,
+    run,
+    serve,
+    simulate,
+    top,
+)
 from serving.errors import Misconfigured, Unavailable
 
 EXIT_MISCONFIGURED = 2
@@ -32,7 +45,20 @@ class CommandModule(Protocol):
         """The function whose parameters are the options and whose docstring is the help."""
 
 
-COMMANDS: tuple[CommandModule, ...] = (demo, run, simulate, backtest, replay, check)
+COMMANDS: tuple[CommandModule, ...] = (
+    demo,
+    run,
+    simulate,
+    backtest,
+    replay,
+    check,
+    doctor,
+    init,
+    render,
+    serve,
+    explain,
+    top,
+)
 
 
 def command_name(module: CommandModule) -> str:

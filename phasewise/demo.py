@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from autoscaler.types import Plan
+from phasewise.api import Api, ApiSettings
 from phasewise.backtesting import end_of
 from phasewise.comparison import (
     BEST_STATIC_RUNS,
@@ -32,7 +35,9 @@ from phasewise.comparison import (
     resolve_volume,
     trace_path,
 )
+from phasewise.console import Show, open_browser, show_nowhere
 from phasewise.live import outcome, start_tier, steer
+from phasewise.own_metrics import OwnMetrics
 from phasewise.scoring import Score, changes_of, score
 from phasewise.table import comparison_table
 from phasewise.tier_setup import simulation_plan, tier_settings
@@ -54,6 +59,7 @@ class DemoRequest:
     headless: bool = False
     json_file: Path | None = None
     ledger_file: Path = Path("out/demo.sqlite")
+    serves_console: bool = True
 
 
 class _Screen:
@@ -104,7 +110,14 @@ class _Screen:
         self._progress.update(self._peers, completed=_PEER_RUNS)
 
 
-async def _ours(asked: DemoRequest, workload: Workload, loaded: Loaded, screen: _Screen) -> Score:
+async def _ours(
+    asked: DemoRequest,
+    workload: Workload,
+    loaded: Loaded,
+    screen: _Screen,
+    show: Show,
+    own: OwnMetrics,
+) -> Score:
     settings = tier_settings(loaded.tier)
     sizes = loaded.need.initial(loaded.tier)
     for suffix in ("", "-wal", "-shm"):
@@ -131,12 +144,40 @@ async def _ours(asked: DemoRequest, workload: Workload, loaded: Loaded, screen: 
             until_s=end_of(loaded.requests),
             speed=asked.speed,
             on_tick=on_tick,
+            show=show,
+            sinks=(own,),
         )
         account = await outcome(tier, settings)
     finally:
         await tier.stop()
     plan = simulation_plan(loaded.tier, sizes)
     return score(account, plan.pools, policy="phasewise", changes=changes)
+
+
+async def _rows(
+    asked: DemoRequest, workload: Workload, loaded: Loaded, screen: _Screen, console: Console
+) -> list[Score]:
+    """Ours first, then the peers; the console page stays until the last of them is played."""
+    peak = peak_sizes(loaded.requests, loaded.need.capacity)
+    peers = Peers(
+        workload, processes=max(1, min(4, (os.cpu_count() or 2))), on_played=screen.played
+    )
+    async with AsyncExitStack() as stack:
+        stack.callback(peers.close)
+        static_peak = peers.submit(peers.static_peak, peak)
+        show: Show = show_nowhere
+        own = OwnMetrics(version=version("phasewise"))
+        if asked.serves_console:
+            api = await stack.enter_async_context(Api((), ApiSettings(port=0, metrics=own.page)))
+            show = api.show
+            console.print(f"console: {api.address} while this plays")
+            if not asked.headless:
+                await open_browser(api.address)
+        ours = await _ours(asked, workload, loaded, screen, show, own)
+        found = await asyncio.to_thread(
+            peers.rows, ours.attainment_ratio, peers=PEERS, start=likely_size(peak, loaded.need)
+        )
+        return [ours, static_peak.result(), *(found[name] for name in PEERS)]
 
 
 def run_demo(asked: DemoRequest, console: Console) -> dict[str, Any]:
@@ -147,29 +188,22 @@ def run_demo(asked: DemoRequest, console: Console) -> dict[str, Any]:
         tier_file=demo_tier_path(), trace=asked.trace, volume=volume, seed=asked.seed
     )
     loaded = load_workload(workload)
-    peak = peak_sizes(loaded.requests, loaded.need.capacity)
     console.print(
         f"{asked.trace}, volume {volume:g}: {len(loaded.requests):,} requests in "
         f"{loaded.means.span_s / 60:.0f} min; mean need {loaded.need.prefill_replicas:.1f} prefill "
         f"and {loaded.need.decode_replicas:.1f} decode replicas; "
         f"targets TTFT {tier.slo.ttft_s:g} s, ITL {tier.slo.itl_s * 1000:g} ms"
     )
-    processes = max(1, min(4, (os.cpu_count() or 2)))
     screen = _Screen(console, headless=asked.headless, until_s=end_of(loaded.requests))
     with screen:
-        peers = Peers(workload, processes=processes, on_played=screen.played)
-        try:
-            static_peak = peers.submit(peers.static_peak, peak)
-            ours = asyncio.run(_ours(asked, workload, loaded, screen))
-            found = peers.rows(
-                ours.attainment_ratio, peers=PEERS, start=likely_size(peak, loaded.need)
-            )
-            rows = [ours, static_peak.result(), *(found[name] for name in PEERS)]
-        finally:
-            peers.close()
+        rows = asyncio.run(_rows(asked, workload, loaded, screen, console))
         screen.done()
     console.print(comparison_table(rows, title="all policies on the same requests"))
-    console.print(f"every tick of phasewise is in {asked.ledger_file}")
+    console.print(
+        f"every tick of phasewise is in {asked.ledger_file}; "
+        f"see it with: phasewise top --once --ledger {asked.ledger_file}, and ask why with: "
+        f"phasewise explain --ledger {asked.ledger_file}"
+    )
     document = comparison_json(
         rows, trace=asked.trace, slo=tier.slo, seed=asked.seed, extra={"volume": volume}
     )

@@ -15,7 +15,7 @@ from serving.simulation.faults import Fault
 from serving.simulation.readings import RouterSource, reading_of, router_reading_of
 from serving.simulation.seen import SeenTelemetry
 from serving.simulation.tier import SimulatedTier
-from serving.types import Observation, PoolId
+from serving.types import Observation, Phase, PoolId
 
 
 class DirectTier:
@@ -40,6 +40,7 @@ class DirectTier:
         self._until_s = until_s
         self._interval_s = scrape_interval_s
         self._router = router
+        self._aggregated = all(pool.phase is Phase.BOTH for pool in tier.plan.pools)
         self._pools = tuple(p.pool.name for p in settings.pools)
         self._observer = observer or ObserverSettings()
         self._state = ObserverState()
@@ -78,7 +79,9 @@ class DirectTier:
         router = (
             None
             if self._router is None
-            else router_reading_of(self._tier.router, now_s, source=self._router)
+            else router_reading_of(
+                self._tier.router, now_s, source=self._router, aggregated=self._aggregated
+            )
         )
         self._state, observation = step(
             self._state,

@@ -24,8 +24,12 @@ from autoscaler.types import Plan, TierSettings
 from collector.observe import ObserverSettings
 from collector.scrape import Scraper
 from phasewise.backtesting import SCRAPE_INTERVAL_S, TICK_S
+from phasewise.console import Show, show_nowhere
 from phasewise.http_tier import HttpTier, LockstepClock
+from phasewise.metering import Sink
 from phasewise.recording import LedgerRecorder
+from phasewise.telling import meter_of
+from phasewise.tier_board import TierBoard
 from serving.errors import Unavailable
 from serving.types import Observation
 
@@ -92,9 +96,12 @@ async def steer(
     until_s: float,
     speed: float | None,
     on_tick: Callable[[Plan, tuple[Observation, ...]], None],
+    show: Show = show_nowhere,
+    sinks: Sequence[Sink] = (),
 ) -> None:
     """Run the loop over HTTP to the end of the trace, from nothing learned."""
     policy = Phasewise(settings)
+    meter = meter_of(sinks, settings.slo)
     async with AsyncExitStack() as stack:
         ledger = Ledger(ledger_file)
         stack.callback(ledger.close)
@@ -108,8 +115,17 @@ async def steer(
             observer=ObserverSettings(),
         )
         state = policy.start()
+        board = TierBoard(settings, mode="act", ledger=ledger)
+        stack.callback(board.let_go)  # before the ledger is closed
+        show(board)
+
+        def noted(plan: Plan, observations: tuple[Observation, ...]) -> None:
+            meter.on_tick(plan, observations)
+            board.note(plan, observations)
+            on_tick(plan, observations)
+
         loop = Loop(
-            policy=policy,
+            policy=meter.policy(policy),
             clock=LockstepClock(
                 session,
                 base_url=tier.control,
@@ -117,13 +133,13 @@ async def steer(
                 until_s=until_s,
                 speed=speed,
             ),
-            source=source,
+            source=meter.source(source),
             actuator=source,
             scrapes_per_tick=round(TICK_S / SCRAPE_INTERVAL_S),
             recorder=LedgerRecorder(
-                ledger, settings, state, max_age_s=14 * 86400.0, max_bytes=1 << 30
+                ledger, settings, state, acts=True, max_age_s=14 * 86400.0, max_bytes=1 << 30
             ),
-            on_tick=on_tick,
+            on_tick=noted,
         )
         await loop.run(state)
 

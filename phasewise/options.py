@@ -14,3 +14,12 @@ def speed_of(speed: float) -> float | None:
             "no such speed", where="--speed", found=f"{speed:g}", expected="0 or more"
         )
     return speed or None
+
+
+def until_of(until_s: float) -> float:
+    """A virtual time at which to end."""
+    if not math.isfinite(until_s) or until_s < 0.0:
+        raise Misconfigured(
+            "no such time", where="--until", found=f"{until_s:g}", expected="seconds, 0 or more"
+        )
+    return until_s

@@ -1,6 +1,7 @@
 """Keeping the book of a run, and publishing its plan. The recorder of the loop.
 
-The published plan is a JSON file, replaced as a whole, for whoever wants to read it.
+The published plan is a JSON file, replaced as a whole at every tick: `phasewise serve` answers
+from it, and whoever else wants may read it.
 """
 
 from __future__ import annotations
@@ -10,15 +11,21 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from autoscaler.codec import dump_plan
 from autoscaler.ledger import Ledger
+from autoscaler.plan_codec import PlanMode, PublishedPlan, dump_published, load_published
 from autoscaler.state import LearnedState
 from autoscaler.types import Plan, TierSettings
+from phasewise.places import plan_file
+from serving.errors import Misconfigured
 from serving.types import Observation
 
 
 class LedgerRecorder:
-    """Writes every tick to a ledger, and the newest plan beside it as `<ledger>.plan.json`."""
+    """Writes every tick to a ledger, and the newest plan beside it as `<ledger>.plan.json`.
+
+    `acts` says whether the plan may be acted on, by this process or by whoever reads it. The count
+    of writes goes on from that of the file that is there, so that it grows over restarts too.
+    """
 
     def __init__(
         self,
@@ -26,6 +33,7 @@ class LedgerRecorder:
         settings: TierSettings,
         state: LearnedState,
         *,
+        acts: bool,
         max_age_s: float,
         max_bytes: int,
     ) -> None:
@@ -34,7 +42,9 @@ class LedgerRecorder:
         self._version = version("phasewise")
         self._max_age_s = max_age_s
         self._max_bytes = max_bytes
-        self._plan_file = ledger.path.with_name(ledger.path.name + ".plan.json")
+        self._mode: PlanMode = "act" if acts else "advise"
+        self._plan_file = plan_file(ledger.path)
+        self._written = written_so_far(self._plan_file)
         ledger.begin(state, settings, version=self._version)
 
     def record(self, observations: Sequence[Observation], plan: Plan, state: LearnedState) -> None:
@@ -42,7 +52,17 @@ class LedgerRecorder:
         self._ledger.append(observations, plan, state, self._settings, version=self._version)
         if plan.epoch % 40 == 0:
             self._ledger.trim(now_s=plan.at_s, max_age_s=self._max_age_s, max_bytes=self._max_bytes)
-        replace_file(self._plan_file, dump_plan(plan))
+        self._written += 1
+        published = PublishedPlan(mode=self._mode, plan=plan, written=self._written)
+        replace_file(self._plan_file, dump_published(published))
+
+
+def written_so_far(file: Path) -> int:
+    """The count of writes in a published plan; 0 where there is none that can be read."""
+    try:
+        return load_published(file.read_bytes()).written
+    except (OSError, Misconfigured):
+        return 0
 
 
 def replace_file(path: Path, content: bytes) -> None:

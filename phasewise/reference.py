@@ -1,6 +1,7 @@
-"""The reference pages of the two file formats, written from their models.
+"""The reference pages: of the two file formats from their models, of metrics from the catalogue.
 
-`python -m phasewise.reference docs/reference` writes them; a test says when they are stale.
+`python -m phasewise.reference docs/reference` writes them, the metrics' page (`metrics.md`) into
+the folder above; a test says when they are stale.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from phasewise.metrics_page import metrics_page
 from phasewise.settings import Settings
 from serving.schema.faults import fields_by_key, node_class
 from serving.schema.node import Node
@@ -93,10 +95,11 @@ def _plain(value: object) -> str:
 
 
 def write_pages(folder: Path) -> None:
-    """Write every reference page into the folder."""
+    """Write every reference page into the folder, and metrics.md into the one above."""
     folder.mkdir(parents=True, exist_ok=True)
     for file, (title, model) in PAGES.items():
         (folder / file).write_text(page(title, model), encoding="utf-8")
+    (folder.parent / "metrics.md").write_text(metrics_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

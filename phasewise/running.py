@@ -9,7 +9,6 @@ import asyncio
 import signal
 import time
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import aiohttp
 import structlog
@@ -23,10 +22,14 @@ from autoscaler.tick import Phasewise
 from autoscaler.types import Plan
 from collector.observe import ObserverSettings
 from collector.scrape import Scraper
+from phasewise.console import Show, console_of
 from phasewise.http_tier import HttpTier, LockstepClock, WallClock
+from phasewise.overrides import OverriddenSource
 from phasewise.places import ledger_path
 from phasewise.recording import LedgerRecorder
 from phasewise.settings import Mode, Settings, TierEntry
+from phasewise.telling import Telling, telling
+from phasewise.tier_board import TierBoard
 from phasewise.tier_setup import tier_settings
 from serving.errors import Misconfigured
 from serving.schema.tier import load_tier
@@ -75,7 +78,13 @@ def clock_of(
 
 
 async def run_tier(
-    settings: Settings, entry: TierEntry, *, until_s: float | None, speed: float | None
+    settings: Settings,
+    entry: TierEntry,
+    *,
+    until_s: float | None,
+    speed: float | None,
+    show: Show,
+    told: Telling,
 ) -> None:
     """One tier's loop from its last recorded state."""
     tier = load_tier(entry.file)
@@ -107,6 +116,17 @@ async def run_tier(
             observer=ObserverSettings(coverage_floor_ratio=source.coverage_floor_ratio),
             model=tier.spec.model,
         )
+        board = TierBoard(wanted, mode=str(entry.mode), ledger=ledger)
+        stack.callback(board.let_go)  # before the ledger is closed
+        show(board)
+
+        meter = told.meter(tier.slo)
+
+        def on_tick(plan: Plan, observations: tuple[Observation, ...]) -> None:
+            meter.on_tick(plan, observations)
+            log_plan(plan, observations)
+            board.note(plan, observations)
+
         recorder = LedgerRecorder(
             ledger,
             wanted,
@@ -116,15 +136,15 @@ async def run_tier(
             max_bytes=settings.ledger.max_bytes,
         )
         loop = Loop(
-            policy=policy,
+            policy=meter.policy(policy),
             clock=clock_of(settings, session, until_s=until_s, speed=speed),
-            source=http,
+            source=meter.source(OverriddenSource(http, board.overrides)),
             actuator=http,
             scrapes_per_tick=round(settings.tick_seconds / source.scrape_interval_seconds),
-            acts=entry.mode is Mode.ACT,
+            acts=entry.mode is Mode.ACT and settings.actuator.kind != "keda",
             survives=True,
             recorder=recorder,
-            on_tick=log_plan,
+            on_tick=on_tick,
         )
         await loop.run(state)
 
@@ -138,14 +158,21 @@ async def run_all(settings: Settings, *, until_s: float | None, speed: float | N
             found=f"{len(settings.tiers)} tiers",
             expected="one tier, or clock.kind wall",
         )
-    loops = [
-        asyncio.ensure_future(run_tier(settings, entry, until_s=until_s, speed=speed))
-        for entry in settings.tiers
-    ]
-    running = asyncio.gather(*loops)
-    for name in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(name, running.cancel)
-    try:
-        await running
-    except asyncio.CancelledError:
-        _log.info("stopped by a signal; every finished tick is in the ledger")
+    supplies = settings.recorded.supplier == "phasewise"
+    async with (
+        telling(otlp=settings.otlp, supplies_recorded=supplies) as told,
+        console_of(settings.console, metrics=told.own.page) as show,
+    ):
+        loops = [
+            asyncio.ensure_future(
+                run_tier(settings, entry, until_s=until_s, speed=speed, show=show, told=told)
+            )
+            for entry in settings.tiers
+        ]
+        running = asyncio.gather(*loops)
+        for name in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(name, running.cancel)
+        try:
+            await running
+        except asyncio.CancelledError:
+            _log.info("stopped by a signal; every finished tick is in the ledger")

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
+from phasewise.loopback import is_loopback
 from serving.schema.document import load_document
 from serving.schema.node import Node, describe, problem
 
@@ -48,6 +49,8 @@ Url = Annotated[str, Field(strict=True), BeforeValidator(_check_url)]
 FilePath = Annotated[Path, BeforeValidator(_check_file), AfterValidator(_from_folder)]
 Seconds = Annotated[float, Field(strict=True, gt=0, le=86_400)]
 Ratio = Annotated[float, Field(strict=True, ge=0, le=1)]
+Port = Annotated[int, Field(strict=True, ge=0, le=65_535)]
+Text = Annotated[str, Field(strict=True, min_length=1, max_length=253)]
 
 
 class Mode(StrEnum):
@@ -147,16 +150,19 @@ class LedgerSettings(Node):
 class ActuatorSettings(Node):
     """How pools are changed."""
 
-    kind: Literal["none", "scale-endpoint"] = Field(
-        default="none", description="none, or scale-endpoint (a scale subresource over HTTP)"
+    kind: Literal["none", "scale-endpoint", "keda"] = Field(
+        default="none",
+        description="none, scale-endpoint (a scale subresource over HTTP) or keda (KEDA scales, "
+        "by what it is told by `phasewise serve`)",
     )
     url: Url | None = Field(
-        default=None, description="address that serves the pools' scale; scale-endpoint only"
+        default=None,
+        description="address that serves the pools' scale; with keda it is only read",
     )
 
     @model_validator(mode="after")
     def _check_url_given(self) -> ActuatorSettings:
-        if self.kind == "scale-endpoint" and self.url is None:
+        if self.kind != "none" and self.url is None:
             raise problem(
                 "a scale endpoint is somewhere",
                 where="url",
@@ -164,6 +170,84 @@ class ActuatorSettings(Node):
                 expected="the address of the endpoint",
             )
         return self
+
+
+class ServeTls(Node):
+    """TLS towards KEDA; the files are read again when they change."""
+
+    cert_file: FilePath = Field(description="certificate chain of the server, in PEM")
+    key_file: FilePath = Field(description="its private key, in PEM, without a password")
+    client_ca_file: FilePath | None = Field(
+        default=None,
+        description="authorities whose clients may ask, in PEM; any client where absent",
+    )
+
+
+class ServeSettings(Node):
+    """How KEDA asks for the published plan over gRPC."""
+
+    host: Text = Field(
+        default="127.0.0.1", description="address to listen on; 0.0.0.0 for every one"
+    )
+    port: Port = Field(default=6000, description="port to listen on; 0 takes a free one")
+    tls: ServeTls | None = Field(
+        default=None, description="TLS towards KEDA; plain text where absent"
+    )
+    stale_after_seconds: Seconds = Field(
+        default=90.0,
+        description="how long a plan that is not renewed is still answered, in seconds",
+    )
+    with_run: Annotated[bool, Field(strict=True)] = Field(
+        default=False, description="whether `phasewise run` answers too, in the same process"
+    )
+
+
+class ConsoleSettings(Node):
+    """The console page and its API, served by `phasewise run`."""
+
+    enabled: Annotated[bool, Field(strict=True)] = Field(
+        default=True, description="whether `phasewise run` serves the console"
+    )
+    host: Text = Field(
+        default="127.0.0.1",
+        description="address to listen on; one beyond this machine needs a tokenFile",
+    )
+    port: Port = Field(default=9321, description="port to listen on; 0 takes a free one")
+    token_file: FilePath | None = Field(
+        default=None,
+        description="file with the token that pause, pin and floor need; without it they are off",
+    )
+
+    @model_validator(mode="after")
+    def _check_host(self) -> ConsoleSettings:
+        if self.token_file is None and not is_loopback(self.host):
+            raise problem(
+                "a console that others can reach needs a token",
+                where="host",
+                found=self.host,
+                expected="127.0.0.1, or a tokenFile beside it",
+            )
+        return self
+
+
+class OtlpSettings(Node):
+    """Our own metrics and a trace of every tick to an OpenTelemetry collector, by OTLP/HTTP."""
+
+    endpoint: Url = Field(description="base address of the receiver, as http://127.0.0.1:4318")
+    headers_file: FilePath | None = Field(
+        default=None,
+        description="file with headers, one `Name: value` a line; none where absent",
+    )
+
+
+class RecordedSettings(Node):
+    """Who makes the recorded series `phase:*`, which dashboards and alerts read."""
+
+    supplier: Literal["rules", "phasewise"] = Field(
+        default="rules",
+        description="rules (Prometheus, by `phasewise render alerts`) or phasewise (on its own "
+        "metrics page); never both, or every sum counts twice",
+    )
 
 
 class Settings(Node):
@@ -184,6 +268,19 @@ class Settings(Node):
     )
     actuator: ActuatorSettings = Field(
         default=ActuatorSettings(), description="how pools are changed"
+    )
+    serve: ServeSettings = Field(
+        default=ServeSettings(), description="how KEDA asks for the published plan"
+    )
+    console: ConsoleSettings = Field(
+        default=ConsoleSettings(), description="the console page and its API"
+    )
+
+    otlp: OtlpSettings | None = Field(
+        default=None, description="where our own metrics and traces are sent; nowhere where absent"
+    )
+    recorded: RecordedSettings = Field(
+        default=RecordedSettings(), description="who makes the recorded series"
     )
 
     @model_validator(mode="after")

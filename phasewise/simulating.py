@@ -63,9 +63,7 @@ def build(asked: SimulationRequest, *, start_s: float) -> SimulatedTier:
     need = mean_need(tier, scaled(trace_means(base), volume))
     sizes = need.initial(tier) | (initial_of(asked.initial, tier) or {})
     requests = multiply(base, copies=volume, spread_s=SPREAD_S, seed=asked.seed)
-    return SimulatedTier(
-        simulation_plan(tier, sizes), requests, seed=asked.seed, start_s=start_s
-    )
+    return SimulatedTier(simulation_plan(tier, sizes), requests, seed=asked.seed, start_s=start_s)
 
 
 async def simulate(asked: SimulationRequest, *, announce: Callable[[str], None]) -> None:
@@ -76,6 +74,13 @@ async def simulate(asked: SimulationRequest, *, announce: Callable[[str], None])
             where="--router-page",
             found=repr(asked.router_page),
             expected=", ".join(get_args(RouterPageKind)),
+        )
+    if not 0 <= asked.port <= 65_535:
+        raise Misconfigured(
+            "no such port",
+            where="--port",
+            found=str(asked.port),
+            expected="1 to 65535, or 0 for any free one",
         )
     if not 0.0 < asked.speed <= 10_000.0:
         raise Misconfigured(

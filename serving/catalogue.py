@@ -21,7 +21,10 @@ class MetricType(StrEnum):
 
 
 class Unit(StrEnum):
-    """Base units only. `INFO` series carry their content in labels and are always 1."""
+    """Base units. `INFO` series carry their content in labels and are always 1.
+
+    `MILLISECONDS` is of one series of others that no longer exists; ours are never.
+    """
 
     SECONDS = "seconds"
     TOKENS = "tokens"
@@ -30,6 +33,12 @@ class Unit(StrEnum):
     EVENTS = "events"
     RATIO = "ratio"
     INFO = "info"
+    REPLICAS = "replicas"
+    TOKENS_PER_S = "tokens/second"
+    BYTES_PER_S = "bytes/second"
+    REQUESTS_PER_S = "requests/second"
+    EVENTS_PER_S = "events/second"
+    MILLISECONDS = "milliseconds"
 
 
 class Owner(StrEnum):
@@ -39,6 +48,8 @@ class Owner(StrEnum):
     VLLM = "vllm"
     EPP = "llm-d-epp"
     VLLM_ROUTER = "vllm-router"
+    RECORDED = "recorded"
+    PHASEWISE = "phasewise"
 
 
 UNKNOWN = "the page is broken or of another version: not known, never zero"

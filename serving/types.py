@@ -162,7 +162,8 @@ class PhaseSample:
     the sum of gaps over their number. Gauges are sums over the replicas unless they say `hottest`.
     Where some replicas did not report, sums are scaled up to the expected number of replicas and
     `coverage_ratio` says how much was really seen; under the coverage floor the value is `None`.
-    `problems` says in words what was wrong with which replica.
+    `problems` says in words what was wrong with which replica, `counted` how many requests, gaps
+    or transfers are behind each mean, by field name, so that means can be joined over windows.
     """
 
     pool: PoolId
@@ -198,11 +199,15 @@ class PhaseSample:
     kv_transfer_time_mean_s: Measurement = UNKNOWN
     kv_transfer_failures_per_s: Measurement = UNKNOWN
     kv_expired_requests_per_s: Measurement = UNKNOWN
+    counted: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterSample:
-    """One window of the front end, by the user's clock. Rates per second, means per request."""
+    """One window of the front end, by the user's clock. Rates per second, means per request.
+
+    `counted` says how many are behind each mean and share, by field name.
+    """
 
     source: str
     window_start_s: float
@@ -219,6 +224,7 @@ class RouterSample:
     ttft_within_slo_ratio: Measurement = UNKNOWN
     tpot_mean_s: Measurement = UNKNOWN
     tpot_within_slo_ratio: Measurement = UNKNOWN
+    counted: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,12 +245,40 @@ class PoolState:
     accelerators_per_replica: int = 1
 
 
+class OverrideKind(StrEnum):
+    """What a person asked of a pool: leave it, give it a size, or keep at least a size."""
+
+    PAUSE = "pause"
+    PIN = "pin"
+    FLOOR = "floor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """A person's word on one pool, which ends by itself.
+
+    `replicas` is `None` for a pause. From `until_s` on (that instant too) it says nothing more.
+    `pool` is the pool's name within its tier, `by` whoever asked.
+    """
+
+    kind: OverrideKind
+    pool: str
+    replicas: int | None = None
+    until_s: float
+    by: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """Everything that was seen in one scrape interval: the only input of learning and planning."""
+    """Everything that was seen in one scrape interval: the only input of learning and planning.
+
+    What people asked for (`overrides`, at most one for each pool) is seen like everything else, so
+    that it is recorded and replayed.
+    """
 
     at_s: float
     samples: tuple[PhaseSample, ...] = ()
     router: RouterSample | None = None
     pools: tuple[PoolState, ...] = ()
     problems: tuple[str, ...] = field(default=())
+    overrides: tuple[Override, ...] = ()

@@ -25,6 +25,9 @@ def command(
     ledger: Annotated[
         Path, typer.Option(help="Where every tick is kept; an old one is replaced.")
     ] = Path("out/demo.sqlite"),
+    no_console: Annotated[
+        bool, typer.Option("--no-console", help="Do not serve the live page meanwhile.")
+    ] = False,
 ) -> None:
     """Size a simulated tier on a real trace over HTTP, and compare with other policies."""
     from phasewise.demo import DemoRequest, run_demo
@@ -39,6 +42,7 @@ def command(
             headless=headless,
             json_file=json_file,
             ledger_file=ledger,
+            serves_console=not no_console,
         ),
         wide_console(),
     )

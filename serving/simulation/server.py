@@ -175,6 +175,7 @@ class SimulatedTierServer:
                 "__meta_phasewise_state": replica.state.value,
                 "__meta_phasewise_created_s": repr(float(replica.created_s)),
                 "replica": replica.name,
+                "tier": self.tier.plan.name,
                 "pool": replica.pool,
                 "phase": replica.phase.value,
                 "job": "vllm",
@@ -183,7 +184,11 @@ class SimulatedTierServer:
                 labels["__meta_phasewise_stage"] = replica.stage.value
             groups.append({"targets": [self._ports[replica.name].address], "labels": labels})
         if self._router_port is not None:
-            labels = {"__meta_phasewise_router": self.router_page, "job": "router"}
+            labels = {
+                "__meta_phasewise_router": self.router_page,
+                "tier": self.tier.plan.name,
+                "job": "router",
+            }
             groups.append({"targets": [self._router_port.address], "labels": labels})
         return groups
 

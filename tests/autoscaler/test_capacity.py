@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import pytest
@@ -7,10 +8,12 @@ from autoscaler.capacity import (
     learn_prefill,
     new_decode_model,
     new_prefill_model,
+    own_step_tokens,
     request_weighted_step_ratio,
 )
 from autoscaler.types import CapacityPrior
 from serving.testing import DECODE, PREFILL, make_sample
+from serving.types import Phase
 
 PRIOR = CapacityPrior()
 
@@ -113,3 +116,26 @@ def test_a_step_time_that_no_batch_can_serve_is_infinite():
 )
 def test_the_step_of_a_random_request_is_larger_than_the_mean_step(prompts_per_step, ratio):
     assert request_weighted_step_ratio(prompts_per_step) == pytest.approx(ratio, rel=1e-3)
+
+
+def test_in_an_aggregated_pool_steps_that_only_decode_do_not_make_prefill_look_slow():
+    """40 steps/s decode a batch of 40; two prompts of 1,000 tokens a second share them."""
+    both = dataclasses.replace(PREFILL, name="both", phase=Phase.BOTH)
+    values = {
+        "steps_per_s": 40.0,
+        "step_tokens_per_s": 40.0 * 40.0 + 2_000.0,
+        "finished_requests_per_s": 2.0,
+        "computed_prompt_tokens_per_s": 2_000.0,
+    }
+
+    found = own_step_tokens(make_sample(both, at_s=5.0, **values), max_batched_tokens=8192)
+
+    assert found == 1_000.0  # the mean step has 90 tokens
+
+
+@pytest.mark.parametrize("name", ["finished_requests_per_s", "computed_prompt_tokens_per_s"])
+def test_what_is_unknown_of_an_aggregated_pool_tells_nothing(name):
+    both = dataclasses.replace(PREFILL, name="both", phase=Phase.BOTH)
+    values = {"finished_requests_per_s": 2.0, "computed_prompt_tokens_per_s": 2e3, name: None}
+
+    assert own_step_tokens(make_sample(both, at_s=5.0, **values), max_batched_tokens=8192) is None

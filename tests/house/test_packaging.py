@@ -74,7 +74,7 @@ def test_every_locked_package_has_a_hash_and_no_line_names_a_machine() -> None:
 
     assert len(pins) > 20
     assert all(line.endswith("\\") for line in pins)
-    assert "http" not in text.lower().replace("aiohttp", "")
+    assert "://" not in text
     assert not any(line.startswith(("-", "/", "file:")) for line in text.splitlines())
 
 

@@ -33,7 +33,7 @@ from serving.simulation.server import RouterPageKind, SimulatedTierServer
 from serving.simulation.summary import outcome_of
 from serving.simulation.tier import SimulatedTier
 from serving.simulation.traffic import Request
-from serving.types import Observation
+from serving.types import Observation, Phase
 
 SCRAPES_PER_TICK = round(TICK_S / SCRAPE_INTERVAL_S)
 OnTick = Callable[[Plan, tuple[Observation, ...]], None]
@@ -186,9 +186,7 @@ async def play_over_http(
     simulated = SimulatedTier(simulation_plan(tier, sizes), requests, seed=seed)
     policy, played = Phasewise(settings), Played()
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(
-            SimulatedTierServer(simulated, router_page=router)
-        )
+        server = await stack.enter_async_context(SimulatedTierServer(simulated, router_page=router))
         session = await stack.enter_async_context(aiohttp.ClientSession())
         scraper = await stack.enter_async_context(Scraper())
         source = HttpTier(
@@ -214,16 +212,24 @@ async def play_over_http(
     return played
 
 
-def aggregated(tier: Tier) -> Tier:
+def aggregated(tier: Tier, *, most: int) -> Tier:
     """The same tier with one pool that does both phases."""
     (first, *_) = tier.spec.pools
-    pool = first.model_copy(update={"name": "all", "phase": "both"})
+    replicas = first.replicas.model_copy(update={"max": most})
+    pool = first.model_copy(update={"name": "all", "phase": Phase.BOTH, "replicas": replicas})
     spec = tier.spec.model_copy(update={"pools": (pool,)})
     return tier.model_copy(update={"spec": spec})
 
 
+def quick_start(tier: Tier, *, seconds: float) -> Tier:
+    """The same tier with replicas that take so long to start."""
+    pools = tuple(
+        pool.model_copy(update={"startup": pool.startup.model_copy(update={"seconds": seconds})})
+        for pool in tier.spec.pools
+    )
+    return tier.model_copy(update={"spec": tier.spec.model_copy(update={"pools": pools})})
+
+
 def without_words(plan: Plan) -> Plan:
     """A plan but for what it says: over HTTP a page that does not answer has another reason."""
-    return replace(
-        plan, decisions=tuple(replace(d, words="", steps=()) for d in plan.decisions)
-    )
+    return replace(plan, decisions=tuple(replace(d, words="", steps=()) for d in plan.decisions))

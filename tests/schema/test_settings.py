@@ -50,6 +50,15 @@ def test_an_absolute_name_stays(tmp_path: Path) -> None:
     assert settings.tiers[0].file == Path("/etc/phasewise/tier.yaml")
 
 
+def test_the_console_is_for_this_machine_unless_a_token_is_named(tmp_path: Path) -> None:
+    console = _load(tmp_path).console
+
+    assert (console.enabled, console.host, console.port) == (True, "127.0.0.1", 9321)
+    assert console.token_file is None
+    everyone = _load(tmp_path, console={"host": "0.0.0.0", "tokenFile": "token"}).console
+    assert everyone.token_file == tmp_path / "token"
+
+
 def test_acting_needs_an_actuator_and_is_then_allowed(tmp_path: Path) -> None:
     actuator = {"kind": "scale-endpoint", "url": "http://127.0.0.1:8000"}
     settings = _load(tmp_path, tiers=[{"file": "t.yaml", "mode": "act"}], actuator=actuator)
@@ -57,9 +66,41 @@ def test_acting_needs_an_actuator_and_is_then_allowed(tmp_path: Path) -> None:
     assert settings.tiers[0].mode is Mode.ACT
 
 
+def test_by_default_keda_is_answered_on_this_machine_alone_and_not_by_run(tmp_path: Path) -> None:
+    serve = _load(tmp_path).serve
+
+    assert (serve.host, serve.port, serve.tls) == ("127.0.0.1", 6000, None)
+    assert serve.stale_after_seconds == 90.0
+    assert not serve.with_run
+
+
+def test_the_files_of_tls_start_at_the_settings_file_and_clients_need_no_authority(
+    tmp_path: Path,
+) -> None:
+    tls = _load(tmp_path, serve={"tls": {"certFile": "tls.crt", "keyFile": "/k/tls.key"}}).serve.tls
+
+    assert tls is not None
+    assert tls.cert_file == tmp_path / "tls.crt"
+    assert tls.key_file == Path("/k/tls.key")
+    assert tls.client_ca_file is None
+
+
+def test_keda_as_actuator_may_act(tmp_path: Path) -> None:
+    actuator = {"kind": "keda", "url": "http://127.0.0.1:8000"}
+    settings = _load(tmp_path, tiers=[{"file": "t.yaml", "mode": "act"}], actuator=actuator)
+
+    assert settings.actuator.kind == "keda"
+
+
 ADDRESS = "an address like http://127.0.0.1:8000"
 SD = "http://127.0.0.1:8000/sd"
 FAULTS = [
+    pytest.param(
+        {"console": {"host": "0.0.0.0"}},
+        "console.host: a console that others can reach needs a token: "
+        "found 0.0.0.0, expected 127.0.0.1, or a tokenFile beside it",
+        id="console-for-everyone",
+    ),
     pytest.param(
         {"tickSeconds": 12},
         "tickSeconds: a tick is whole scrape intervals: found 12, expected a multiple of 5",
@@ -129,6 +170,28 @@ FAULTS = [
         id="endpoint-without-address",
     ),
     pytest.param(
+        {"actuator": {"kind": "keda"}},
+        "actuator.url: a scale endpoint is somewhere: found nothing, "
+        "expected the address of the endpoint",
+        id="keda-without-a-place-to-read-sizes",
+    ),
+    pytest.param(
+        {"serve": {"port": 70000}},
+        "serve.port: wrong value: found 70000, expected a number of at most 65535",
+        id="port-too-large",
+    ),
+    pytest.param(
+        {"serve": {"tls": {"certFile": "tls.crt"}}},
+        "serve.tls.keyFile: required key is missing: found nothing, "
+        "expected its private key, in PEM, without a password",
+        id="certificate-without-a-key",
+    ),
+    pytest.param(
+        {"serve": {"staleAfterSeconds": 0}},
+        "serve.staleAfterSeconds: wrong value: found 0, expected a number above 0",
+        id="no-patience",
+    ),
+    pytest.param(
         {"tiers": [{"file": "t.yaml", "mode": "act"}]},
         "tiers[0].mode: nothing to act with: found act while actuator.kind is none, "
         "expected advise, or an actuator",
@@ -163,3 +226,36 @@ def test_a_fault_is_one_sentence(tmp_path: Path, changes: dict[str, object], sen
         _load(tmp_path, **changes)
 
     assert str(caught.value) == f"{tmp_path / 'phasewise.yaml'}: {sentence}"
+
+
+def test_by_default_rules_record_and_nothing_is_sent_by_otlp(tmp_path: Path) -> None:
+    settings = _load(tmp_path)
+
+    assert settings.recorded.supplier == "rules"
+    assert settings.otlp is None
+
+
+def test_headers_for_otlp_lie_beside_the_settings_file(tmp_path: Path) -> None:
+    otlp = {"endpoint": "https://otel.example:4318", "headersFile": "headers"}
+    settings = _load(tmp_path, otlp=otlp, recorded={"supplier": "phasewise"})
+
+    assert settings.otlp is not None
+    assert settings.otlp.headers_file == tmp_path / "headers"
+    assert settings.recorded.supplier == "phasewise"
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"recorded": {"supplier": "both"}}, "recorded.supplier"),
+        ({"otlp": {}}, "otlp.endpoint"),
+        ({"otlp": {"endpoint": "otel:4318"}}, "otlp.endpoint"),
+        ({"otlp": {"endpoint": "http://user:pass@otel:4318"}}, "otlp.endpoint"),
+    ],
+)
+def test_who_is_told_is_checked(tmp_path: Path, changes: dict[str, object], where: str) -> None:
+    with pytest.raises(Misconfigured) as told:
+        _load(tmp_path, **changes)
+
+    assert where in str(told.value)
+    assert "pass@" not in str(told.value)

@@ -134,6 +134,7 @@ async def test_discovery_says_everything_about_a_replica(client: Client) -> None
         "__meta_phasewise_state": "ready",
         "__meta_phasewise_created_s": "0.0",
         "replica": "prefill-0001",
+        "tier": "tier",
         "pool": "prefill",
         "phase": "prefill",
         "job": "vllm",
@@ -197,7 +198,8 @@ async def test_the_endpoint_picker_has_its_own_page(client: Client) -> None:
     assert body is not None
     reading = epp.router_reading(read_page(body, epp.WANTED), at_s=20.0)
 
-    assert (router["job"], router["__meta_phasewise_router"]) == ("router", "epp")
+    assert (router["job"], router["tier"]) == ("router", "tier")
+    assert router["__meta_phasewise_router"] == "epp"
     assert reading.requests == client.server.tier.router.requests == 201
 
 
