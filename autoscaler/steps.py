@@ -169,6 +169,8 @@ def reactive_guard(proposal: Proposal, seen: StepInput) -> Proposal:
     sample = seen.learned.sample
     if sample is None or ready is None or starting is None or starting > 0:
         return proposal
+    if seen.need is not None and not seen.need.feasible:
+        return proposal  # more replicas would not help, and it has been said
     least, words = 0, ""
     queue_s, gap_s = sample.queue_time_mean_s.value, sample.itl_mean_s.value
     if seen.settings.phase is not Phase.DECODE and queue_s is not None:

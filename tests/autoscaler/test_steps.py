@@ -166,6 +166,14 @@ def test_latency_over_the_target_raises_the_pool_now(pool, values, starting, rep
     assert decided(step_input).replicas == replicas
 
 
+def test_a_target_that_no_size_meets_does_not_grow_a_pool_however_late_it_is():
+    step_input = seen(
+        DECODE, need=need(99, feasible=False), kept_replicas=99, values={"itl_mean_s": 0.2}
+    )
+
+    assert decided(step_input).replicas == 8
+
+
 @pytest.mark.parametrize(
     "rule", [follow_need, never_down_blind, slow_down, reactive_guard, keep_limits]
 )
