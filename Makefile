@@ -34,7 +34,7 @@ demo: setup ## a simulated tier and three ways to size it; HEADLESS=1 draws noth
 	@$(BIN)/phasewise demo $(if $(filter-out 0,$(HEADLESS)),--headless) $(ARGS)
 
 test: setup ## the tests
-	@$(BIN)/pytest -n 2 -q $(ARGS)
+	@$(BIN)/pytest -n 2 --dist loadfile -q $(ARGS)
 
 lint: setup ## style, types and who may import whom
 	@$(BIN)/ruff check .

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from serving.recorded import RECORDED, expression, neighbours
+from serving.recorded import RECORDED, WithinSlo
+from serving.recorded_within import CLOSE_RATIO, expression, neighbours
 from serving.schema.yaml_text import yaml_text
 from serving.types import Slo
 
@@ -22,7 +23,7 @@ Leave this file out where phasewise itself exports these names (recorded.supplie
 def recording_groups(tiers: Sequence[tuple[str, Slo]]) -> list[dict[str, Any]]:
     """The rule groups: one for all tiers, and one for the SLO of each tier.
 
-    A share within an SLO that is above the picker's last bucket cannot be told: it has no rule.
+    A share within an SLO that no histogram has as a bound may have no rule: see `off_bounds`.
     """
     shared = [{"record": spec.name, "expr": spec.expr} for spec in RECORDED if spec.within is None]
     groups: list[dict[str, Any]] = [
@@ -45,21 +46,27 @@ def recording_groups(tiers: Sequence[tuple[str, Slo]]) -> list[dict[str, Any]]:
 
 
 def off_bounds(tier: str, slo: Slo) -> list[str]:
-    """A sentence for each SLO threshold of a tier that is no bucket bound of the picker."""
+    """A sentence for each share within a tier's SLO that no bucket bound of the picker tells."""
     said: list[str] = []
     for spec in RECORDED:
         if spec.within is None:
             continue
         try:
-            low, high, share = neighbours(spec.within, slo)
+            expression(spec, tier=tier, slo=slo)
         except ValueError as error:
             said.append(f"{tier}: {spec.name} is not recorded: {error}")
             continue
-        if share != 1.0:
-            said.append(
-                f"{tier}: {spec.name} is interpolated between the bucket bounds "
-                f"{low or 0.0:g} s and {high:g} s"
-            )
+        low, high = neighbours(spec.within, slo)
+        if low == high:
+            continue
+        if spec.within is WithinSlo.TPOT:
+            said.append(f"{tier}: {spec.name} is by decode's clock: {slo.itl_s:g} s is its bound")
+            continue
+        near = [f"{bound:g} s" for bound in (low, high) if bound is not None]
+        said.append(
+            f"{tier}: {spec.name} lies between the shares at the nearest bucket bounds "
+            f"({' and '.join(near)}): the lower one, while they are within {CLOSE_RATIO:g}"
+        )
     return said
 
 

@@ -44,6 +44,7 @@ _DECODE_INPUTS = (
     "kv_capacity_tokens",
     "hottest_kv_used_ratio",
     "kv_transfer_bytes_per_s",
+    "tpot_within_slo_ratio",
 )
 _ROUTER_INPUTS = (
     "requests_per_s",

@@ -22,7 +22,8 @@ from autoscaler.view_model import (
     Said,
     View,
 )
-from serving.types import Override, Phase, PoolState
+from serving.recorded_within import joined
+from serving.types import Override, Phase, PoolState, RouterSample
 
 MOST_DECISIONS = 50
 _PREFILL_WORK = (Phase.PREFILL, Phase.BOTH)
@@ -151,13 +152,30 @@ def replica_ratio(tick: RecordedTick) -> float | None:
 
 
 def _within_slo(tick: RecordedTick) -> tuple[float | None, float | None]:
-    """Shares of requests within each target over the whole tick, weighted by finished requests."""
+    """Shares of requests within each target over the whole tick, weighted by finished requests.
+
+    By the front end; a token gap that its buckets do not tell exactly is judged by decode's, if
+    these do.
+    """
     routers = [o.router for o in tick.observations if o.router is not None]
-    weights = [router.finished_requests_per_s.value for router in routers]
-    return (
-        _weighted([r.ttft_within_slo_ratio.value for r in routers], weights),
-        _weighted([r.tpot_within_slo_ratio.value for r in routers], weights),
-    )
+    exact, gap = _by_front_end("tpot_within_slo_ratio", routers)
+    if not exact or gap is None:
+        decoding = [sample for o in tick.observations for sample in o.samples]
+        by_decode = _weighted(
+            [sample.tpot_within_slo_ratio.value for sample in decoding],
+            [sample.finished_requests_per_s.value for sample in decoding],
+        )
+        gap = gap if by_decode is None else by_decode
+    return _by_front_end("ttft_within_slo_ratio", routers)[1], gap
+
+
+def _by_front_end(name: str, routers: Sequence[RouterSample]) -> tuple[bool, float | None]:
+    """Whether the front end's buckets tell a share exactly, and the share."""
+    between_bounds, share = joined(name, routers)
+    if between_bounds:
+        return False, share
+    values = [getattr(router, name).value for router in routers]
+    return True, _weighted(values, [router.finished_requests_per_s.value for router in routers])
 
 
 def _weighted(values: Sequence[float | None], weights: Sequence[float | None]) -> float | None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from serving.recorded import RECORDED, WINDOW_S, Over, RecordedSpec
+from serving.recorded import RECORDED, WINDOW_S, Over, RecordedSpec, WithinSlo
+from serving.recorded_within import joined
 from serving.types import Measurement, Observation, PhaseSample, RouterSample
 
 
@@ -44,7 +45,10 @@ def aggregate(observations: Sequence[Observation], *, tier: str) -> tuple[Record
     for spec in RECORDED:
         if spec.of_user:
             newest = minute[-1].router
-            value = None if newest is None else _value(spec, routers)
+            value = None if newest is None else _of_user(spec, routers)
+            if value is None and spec.within is WithinSlo.TPOT:
+                decoding = [s for pool in pools for s in by_pool[pool]]
+                value = _value(spec, decoding) if decoding else None
             if value is not None:
                 found.append(Recorded(spec=spec, labels=(tier,), value=value))
             continue
@@ -54,6 +58,17 @@ def aggregate(observations: Sequence[Observation], *, tier: str) -> tuple[Record
                 labels = (tier, pool.name, pool.phase.value)
                 found.append(Recorded(spec=spec, labels=labels, value=value))
     return tuple(found)
+
+
+def _of_user(spec: RecordedSpec, routers: Sequence[RouterSample]) -> float | None:
+    """A share whose SLO is no bucket bound is joined from its limits, and then judged.
+
+    For the token gap decode is asked instead, as the recording rule does.
+    """
+    off_bound, share = joined(spec.measurement, routers)
+    if not off_bound:
+        return _value(spec, routers)
+    return share if spec.within is WithinSlo.TTFT else None
 
 
 def _value(spec: RecordedSpec, samples: Sequence[PhaseSample | RouterSample]) -> float | None:

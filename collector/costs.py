@@ -79,6 +79,8 @@ _VLLM: tuple[Row, ...] = (
     ("itl", _WANTED, _D,
      "learning of the decode step, and the guard that grows decode when tokens come too slowly",
      "upgrade vLLM to 0.11 or newer"),
+    ("tpot", _NICE, _D, "attainment of the token gap, where the endpoint picker cannot tell it",
+     "upgrade vLLM to 0.11 or newer"),
     ("prefill_time", _WANTED, _P, "learning: prefill speed stays the prior", _NEWER),
     ("step_tokens", _WANTED, _P, "learning: prefill speed stays the prior", _NEWER),
     ("queue_time", _WANTED, _P, "the guard that grows prefill when prompts wait too long", _NEWER),

@@ -15,7 +15,14 @@ from typing import NamedTuple
 
 from collector.spread import Growth, growth, odd_times
 from collector.timeline import Window
-from serving.types import HistogramReading, Measurement, PhaseSample, PoolId, ReplicaReading
+from serving.types import (
+    HistogramReading,
+    Measurement,
+    Phase,
+    PhaseSample,
+    PoolId,
+    ReplicaReading,
+)
 
 COUNTERS = {
     "finished_requests_per_s": "finished_requests",
@@ -39,14 +46,15 @@ MEANS = {
     "request_output_tokens_mean": "request_output_tokens",
     "kv_transfer_time_mean_s": "kv_transfer_time",
 }
-SPREADS = (*MEANS.values(), "step_tokens", "kv_transfer_bytes")
+WITHIN_SLO = "tpot_within_slo_ratio"
+SPREADS = (*MEANS.values(), "step_tokens", "kv_transfer_bytes", "tpot")
 MEASUREMENTS = (
     *COUNTERS,
     *GAUGES,
     *MEANS,
     *("steps_per_s", "step_tokens_per_s", "kv_transfer_bytes_per_s"),
     *("kv_used_tokens", "kv_capacity_tokens"),
-    *("hottest_running_requests", "hottest_kv_used_ratio"),
+    *("hottest_running_requests", "hottest_kv_used_ratio", WITHIN_SLO),
 )
 """Every measurement of a `PhaseSample`, by field name."""
 
@@ -92,9 +100,14 @@ def derive_phase_sample(
     *,
     census: Census,
     window_start_s: float,
+    itl_slo_s: float | None = None,
     problems: Sequence[str] = (),
 ) -> PhaseSample:
-    """One pool's sample. `problems` are prepended to what is found wrong here."""
+    """One pool's sample. `problems` are prepended to what is found wrong here.
+
+    `itl_slo_s` is the SLO of a request's own mean gap, which is judged where tokens are decoded: on
+    prefill every request has one token, and a gap of 0.
+    """
     said = list(problems)
     gauges = [w for w in windows if w.window.current is not None]
     rates = [w for w in gauges if w.window.previous is not None or w.from_zero]
@@ -104,8 +117,10 @@ def derive_phase_sample(
     for name in GAUGES:
         values[name] = _sum(_parts(gauges, lambda r, f=name: getattr(r, f)), census)  # type: ignore[misc]
     spreads: dict[str, list[tuple[ReplicaWindow, Growth]]] = {field: [] for field in SPREADS}
+    judged = pool.phase is not Phase.PREFILL and itl_slo_s is not None
+    fields = SPREADS if judged else tuple(field for field in SPREADS if field != "tpot")
     for one in rates:
-        for field, grown in _growths(one, said):
+        for field, grown in _growths(one, fields, said):
             spreads[field].append((one, grown))
     counted: list[tuple[str, float]] = []
     for name, field in MEANS.items():
@@ -113,6 +128,12 @@ def derive_phase_sample(
         values[name] = _mean(parts, census)
         if values[name].value is not None:
             counted.append((name, math.fsum(part.weight for part in parts)))
+    if itl_slo_s is not None:
+        within = [_within_part(one, g, itl_slo_s) for one, g in spreads["tpot"]]
+        parts = [part for part in within if part is not None]
+        values[WITHIN_SLO] = _mean(parts, census)
+        if values[WITHIN_SLO].value is not None:
+            counted.append((WITHIN_SLO, math.fsum(part.weight for part in parts)))
     steps = spreads["step_tokens"]
     values["steps_per_s"] = _sum([_rate_part(w, g.count) for w, g in steps], census)
     values["step_tokens_per_s"] = _sum([_rate_part(w, g.sum) for w, g in steps], census)
@@ -179,14 +200,32 @@ def _growth_part(one: ReplicaWindow, grown: Growth) -> Part:
     return Part(one.ready, grown.sum, one.window.at_s, grown.count)
 
 
-def _growths(one: ReplicaWindow, said: list[str]) -> list[tuple[str, Growth]]:
+def _within_part(one: ReplicaWindow, grown: Growth, limit_s: float) -> Part | None:
+    """The requests of a replica that ended well, and how many of them kept the limit.
+
+    `None` if the limit is no bucket bound there. A request that failed before its first token is in
+    the histogram with a gap of 0: as many as failed are taken out of both.
+    """
+    within = grown.within(limit_s)
+    if within is None or limit_s not in grown.bounds:
+        return None
+    now, before = one.window.current, None if one.from_zero else one.window.previous
+    failed_now = (now.failed_requests if now is not None else None) or 0.0
+    failed = max(0.0, failed_now - ((before.failed_requests if before else None) or 0.0))
+    ended = max(0.0, grown.count - failed)
+    return Part(one.ready, max(0.0, within[0] - failed), one.window.at_s, ended)
+
+
+def _growths(
+    one: ReplicaWindow, fields: Sequence[str], said: list[str]
+) -> list[tuple[str, Growth]]:
     """How each histogram of a replica grew; those that cannot be true are left out and named."""
     found: list[tuple[str, Growth]] = []
     now, before = one.window.current, None if one.from_zero else one.window.previous
     odd = odd_times(now, before) if now is not None else None
     if odd is not None:
         said.append(f"{one.replica}: {odd}")
-    for field in SPREADS:
+    for field in fields:
         later: HistogramReading | None = getattr(now, field)
         earlier: HistogramReading | None = None if before is None else getattr(before, field)
         if later is None or (earlier is None and not one.from_zero):

@@ -1,7 +1,8 @@
 """From one window of the front end to a `RouterSample`: the user's own clock.
 
-Its histograms say how many requests were within the SLO; where the SLO is no bucket bound, the
-share is interpolated and a sentence says so. When a measurement was last known is not known here.
+Its histograms say how many requests were within the SLO. Where the SLO is no bucket bound, only the
+least and the most that it can be are known, and a sentence says so: nothing is interpolated. When a
+measurement was last known is not known here.
 Pure: no clock, no network, no log.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 
 from collector.spread import Growth, growth
 from collector.timeline import Window
+from serving.recorded_within import CLOSE_RATIO, settled
 from serving.types import HistogramReading, Measurement, RouterReading, RouterSample, Slo
 
 COUNTERS = {"requests_per_s": "requests", "failed_requests_per_s": "failed_requests"}
@@ -46,6 +48,7 @@ def derive_router_sample(
     age_s = max(0.0, now_s - window.at_s)
     values: dict[str, Measurement] = {}
     counted: list[tuple[str, float]] = []
+    between: list[tuple[str, float, float]] = []
     if now is not None and now.running_requests is not None:
         values["running_requests"] = Measurement(now.running_requests, age_s, 1.0)
     if now is not None and before is not None:
@@ -64,17 +67,22 @@ def derive_router_sample(
             values["finished_requests_per_s"] = Measurement(finished.count / dt_s, age_s, 1.0)
         if slo is not None:
             for field, limit_s in (("ttft", slo.ttft_s), ("tpot", slo.itl_s)):
-                one = grown[field]
-                share = within_ratio(one, limit_s) if one is not None else None
-                if share is not None and one is not None:
-                    values[f"{field}_within_slo_ratio"] = Measurement(share, age_s, 1.0)
-                    counted.append((f"{field}_within_slo_ratio", one.count))
+                one, name = grown[field], f"{field}_within_slo_ratio"
+                shares = within_ratios(one, limit_s) if one is not None else None
+                if shares is None or one is None:
+                    continue
+                counted.append((name, one.count))
+                if limit_s not in one.bounds:
+                    between.append((name, *shares))
+                share = settled(*shares)
+                values[name] = Measurement(share, age_s if share is not None else None, 1.0)
     return RouterSample(
         source=source,
         window_start_s=window_start_s,
         window_s=now_s - window_start_s,
         problems=tuple(said),
         counted=tuple(counted),
+        between=tuple(between),
         **values,
     )
 
@@ -92,23 +100,16 @@ def _growth(
     return grown
 
 
-def within_ratio(grown: Growth, limit_s: float) -> float | None:
-    """The share of a window's observations at or under a limit; `None` if nobody can say.
+def within_ratios(grown: Growth, limit_s: float) -> tuple[float, float] | None:
+    """The least and the most that the share at or under a limit can be; `None` if nothing is known.
 
-    Exact where the limit is a bucket bound. Else the bucket that holds it is taken as evenly
-    filled; above the last bound there is nothing to interpolate to.
+    Equal, so exact, where the limit is a bucket bound. Else they are the shares at the bounds
+    around it: where in a bucket its observations lie, nobody can tell.
     """
     if grown.count <= 0.0:
         return None
-    buckets = grown.buckets()
-    index = bisect_left(grown.bounds, limit_s)
-    if min(buckets) < 0.0:
-        return None
-    if index == len(grown.bounds):
-        return 1.0 if buckets[-1] == 0.0 else None
-    low = grown.bounds[index - 1] if index > 0 else 0.0
-    share = (limit_s - low) / (grown.bounds[index] - low)
-    return min(1.0, (sum(buckets[:index]) + share * buckets[index]) / grown.count)
+    within = grown.within(limit_s)
+    return None if within is None else (within[0] / grown.count, within[1] / grown.count)
 
 
 def off_bound(reading: RouterReading, slo: Slo) -> tuple[str, ...]:
@@ -116,9 +117,14 @@ def off_bound(reading: RouterReading, slo: Slo) -> tuple[str, ...]:
     said: list[str] = []
     for field, limit_s in (("ttft", slo.ttft_s), ("tpot", slo.itl_s)):
         histogram: HistogramReading | None = getattr(reading, field)
-        if histogram is not None and limit_s not in histogram.bounds:
-            said.append(
-                f"router: the {field} threshold of {limit_s:g} s is no bucket bound of "
-                f"{reading.source}: the share within it is interpolated"
-            )
+        if histogram is None or limit_s in histogram.bounds:
+            continue
+        index = bisect_left(histogram.bounds, limit_s)
+        near = [f"{bound:g} s" for bound in histogram.bounds[max(0, index - 1) : index + 1]]
+        only = "the shares within" if len(near) == 2 else "none or all and the share within"
+        said.append(
+            f"router: the {field} threshold of {limit_s:g} s is no bucket bound of "
+            f"{reading.source}: the truth lies between {only} {' and '.join(near)}, and is "
+            f"unknown where they differ by more than {CLOSE_RATIO:g}"
+        )
     return tuple(said)

@@ -127,7 +127,12 @@ def step(
             now_s=now_s,
         )
         sample = derive_phase_sample(
-            pool.pool, windows[key], census=census, window_start_s=start_s, problems=said[key]
+            pool.pool,
+            windows[key],
+            census=census,
+            window_start_s=start_s,
+            itl_slo_s=slo.itl_s if slo is not None else None,
+            problems=said[key],
         )
         changed, known[key] = _aged(sample, MEASUREMENTS, known.get(key, {}), now_s)
         samples.append(replace(sample, **changed) if changed else sample)

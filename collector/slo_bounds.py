@@ -1,4 +1,4 @@
-"""Is an SLO a bucket bound of the page's own latency histograms? If not, attainment is a guess.
+"""Is an SLO a bucket bound of the page's own latency histograms? If not, attainment is unsure.
 
 Bounds are read from the page: engines let users change them. Pure: no clock, no network, no log.
 """
@@ -29,10 +29,11 @@ class OffBounds:
     def words(self) -> str:
         """In one sentence, with what to do."""
         near = [f"{v:g}" for v in (self.below_s, self.above_s) if v is not None]
-        beyond = "" if self.above_s is not None else ", and nothing above: the share is unknown"
+        beyond = "" if self.above_s is not None else ", and none above"
         return (
             f"SLO {self.key} {self.limit_s:g} is no bucket bound of {self.histogram} "
-            f"(nearest {' and '.join(near)}{beyond}): attainment is interpolated"
+            f"(nearest {' and '.join(near)}{beyond}): "
+            "attainment lies between theirs, and is unknown where those differ"
         )
 
 
@@ -51,7 +52,7 @@ def slo_off_bounds(
         if phase is Phase.BOTH:
             names.append(("ttftSeconds", slo.ttft_s, "vllm:time_to_first_token_seconds"))
         if phase in (Phase.BOTH, Phase.DECODE):
-            names.append(("itlSeconds", slo.itl_s, "vllm:inter_token_latency_seconds"))
+            names.append(("itlSeconds", slo.itl_s, "vllm:request_time_per_output_token_seconds"))
     found = (_off(page, key, limit_s, name) for key, limit_s, name in names)
     return tuple(off for off in found if off is not None)
 

@@ -8,6 +8,7 @@ here by what their buckets allow. Pure: no clock, no network, no log.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from operator import le, mul, sub
 
@@ -34,6 +35,20 @@ class Growth:
         if self.before is not None:
             above = list(map(sub, above, [*self.before.cumulative, self.before.count]))
         return list(map(sub, above, [0.0, *above]))
+
+    def within(self, limit_s: float) -> tuple[float, float] | None:
+        """The least and the most that can have been at or under a limit; `None` if it cannot be.
+
+        Equal where the limit is a bucket bound: exact. Else they are the counts at the bounds
+        below and above, of which the first may be 0 and the last all.
+        """
+        buckets = self.buckets()
+        if min(buckets) < 0.0:
+            return None
+        index = bisect_left(self.bounds, limit_s)
+        least = math.fsum(buckets[:index])
+        most = math.fsum(buckets[: index + 1])
+        return (most if limit_s in self.bounds else least), most
 
 
 def growth(now: HistogramReading, before: HistogramReading | None) -> Growth | None:

@@ -37,7 +37,8 @@ def users() -> Row:
             lines(
                 "Are users served within the SLO?",
                 "Share of the last minute's requests that met each latency target, by the front"
-                " end's clock, and the share that was promised. Normal: both above the promise; a"
+                " end's clock (token gaps by decode's, where only its buckets end at the target),"
+                " and the share that was promised. Normal: both above the promise; a"
                 " gap in a line is a minute in which no request ended. A dip of the first token is"
                 " for prefill or the KV transfer to mend, a dip of the token gap for decode: read"
                 " the row below for which pool is short.",

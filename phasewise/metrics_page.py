@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from serving.catalogue import CATALOGUE, MetricSpec, Owner
 from serving.own import OWN
 from serving.recognised import RECOGNISED
-from serving.recorded import RECORDED, WITHIN_EXAMPLE, RecordedSpec, expression
+from serving.recorded import RECORDED, RecordedSpec
+from serving.recorded_within import WITHIN_EXAMPLE, expression
 
 _INTRO = """# Metrics
 

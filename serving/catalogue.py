@@ -129,6 +129,9 @@ _VLLM: tuple[Row, ...] = (
      "gaps between output events; empty on prefill"),
     ("vllm:time_per_output_token_seconds", _H, _S, (), "itl", RENAMED,
      "old name of inter_token_latency_seconds, removed in 0.13"),
+    ("vllm:request_time_per_output_token_seconds", _H, _S, (), "tpot", OPTIONAL,
+     "mean gap between the tokens of an ended request; 0 for every request on prefill, of one token"
+     " or failed early"),
     ("vllm:request_queue_time_seconds", _H, _S, (), "queue_time", UNKNOWN,
      "arrival to first scheduled; on decode it includes the KV transfer"),
     ("vllm:request_prefill_time_seconds", _H, _S, (), "prefill_time", UNKNOWN,

@@ -9,13 +9,11 @@ Pure: no clock, no network, no log.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from serving.catalogue import CATALOGUE, Owner, Unit
-from serving.types import Slo
 
 WINDOW = "1m"
 WINDOW_S = 60.0
@@ -43,8 +41,8 @@ class RecordedSpec:
     """One recorded series; always a gauge.
 
     `measurement` is the field of `PhaseSample`, or of `RouterSample` where the labels are the
-    tier's alone. `expr` is the PromQL over native series; it is empty where `within` says that
-    `expression` must be asked with an SLO.
+    tier's alone. `expr` is the PromQL over native series; it is empty where `within` says that an
+    SLO is needed: ask `recorded_within.expression`.
     """
 
     name: str
@@ -63,23 +61,25 @@ class RecordedSpec:
         return self.labels == TIER_LABELS
 
 
-def _sum_by(vector: str, labels: Sequence[str] = POOL_LABELS) -> str:
+def sum_by(vector: str, labels: Sequence[str] = POOL_LABELS) -> str:
+    """The sum over everything but these labels."""
     return f"sum by ({', '.join(labels)}) ({vector})"
 
 
-def _rate(series: str, labels: Sequence[str] = POOL_LABELS) -> str:
-    return _sum_by(f"rate({series}[{WINDOW}])", labels)
+def rate_by(series: str, labels: Sequence[str] = POOL_LABELS) -> str:
+    """The rate of a counter over the window, summed."""
+    return sum_by(f"rate({series}[{WINDOW}])", labels)
 
 
-def _first_of(*expressions: str) -> str:
+def first_of(*expressions: str) -> str:
     """The first that has data: engines emit old and new names, of which only one may count."""
     return " or ".join(expressions)
 
 
 def _mean(name: str, labels: Sequence[str] = POOL_LABELS, selector: str = "") -> str:
     """The growth of the sum over that of the count; absent while nothing was counted."""
-    count = _rate(f"{name}_count{selector}", labels)
-    return f"{_rate(f'{name}_sum{selector}', labels)} / ({count} > 0)"
+    count = rate_by(f"{name}_count{selector}", labels)
+    return f"{rate_by(f'{name}_sum{selector}', labels)} / ({count} > 0)"
 
 
 _FAILED = 'vllm:request_success_total{finished_reason="error"}'
@@ -94,12 +94,12 @@ def _believable_mean(name: str) -> str:
     def part(suffix: str) -> str:
         odd = f"(increase({_FAILED}[{WINDOW}]) > 0)"
         grown = f"rate({name}_{suffix}[{WINDOW}])"
-        return _sum_by(f"{grown} unless ignoring (finished_reason) {odd}")
+        return sum_by(f"{grown} unless ignoring (finished_reason) {odd}")
 
     return f"{part('sum')} / ({part('count')} > 0)"
 
 
-def _epp_names(field: str) -> tuple[str, ...]:
+def epp_names(field: str) -> tuple[str, ...]:
     """The names that generations of the endpoint picker gave one number, newest first."""
     return tuple(s.name for s in CATALOGUE if s.owner is Owner.EPP and s.field == field)
 
@@ -108,20 +108,20 @@ _STREAMED = '{streaming!="false"}'  # TTFT of a request that is not streamed is 
 
 
 def _user_rate(field: str, suffix: str = "") -> str:
-    return _first_of(*(_rate(f"{name}{suffix}", TIER_LABELS) for name in _epp_names(field)))
+    return first_of(*(rate_by(f"{name}{suffix}", TIER_LABELS) for name in epp_names(field)))
 
 
 def _user_mean(field: str) -> str:
     selector = _STREAMED if field == "ttft" else ""
-    return _first_of(*(_mean(name, TIER_LABELS, selector) for name in _epp_names(field)))
+    return first_of(*(_mean(name, TIER_LABELS, selector) for name in epp_names(field)))
 
 
 _SOURCE = "vllm:prompt_tokens_by_source_total"
-_COMPUTED = _first_of(  # before vLLM 0.16 only the prefill side can be told, by difference
-    _rate(f'{_SOURCE}{{source="local_compute"}}'),
-    _rate('vllm:prompt_tokens_total{phase="prefill"}')
+_COMPUTED = first_of(  # before vLLM 0.16 only the prefill side can be told, by difference
+    rate_by(f'{_SOURCE}{{source="local_compute"}}'),
+    rate_by('vllm:prompt_tokens_total{phase="prefill"}')
     + " - "
-    + _rate('vllm:prefix_cache_hits_total{phase="prefill"}'),
+    + rate_by('vllm:prefix_cache_hits_total{phase="prefill"}'),
 )
 _KV_USED = "max by (tier, pool, phase) ({})"
 _REPORTING = (
@@ -134,6 +134,14 @@ _IDLE = "nothing was counted in the minute, or no replica reports it: not known"
 _VERSION = "no replica reports it, its version or role lacks it: not known"
 _FRONT = "the front end does not report it, or had no such event yet: not known"
 _NONE_LATELY = "no such request in the minute, or the front end does not report it: not known"
+_BETWEEN = (
+    "no such request in the minute, the front end does not report it, or the shares at the bounds "
+    "around the SLO are more than 0.02 apart: not known"
+)
+_BOUND = (
+    "no such request in the minute, or neither the front end nor decode has the SLO as a bucket "
+    "bound: not known"
+)
 
 _R, _N, _M = Over.RATE, Over.NEWEST, Over.MEAN
 Row = tuple[str, Unit, str, Over, str, str, str]
@@ -142,41 +150,41 @@ Row = tuple[str, Unit, str, Over, str, str, str]
 _POOL: tuple[Row, ...] = (
     # name, unit, measurement, how, absence, expression, meaning
     ("phase:prompt_tokens:rate1m", Unit.TOKENS_PER_S, "prompt_tokens_per_s", _R, _SILENT,
-     _rate("vllm:prompt_tokens_total"),
+     rate_by("vllm:prompt_tokens_total"),
      "logical prompt tokens; never add prefill and decode, which count the same prompts"),
     ("phase:prompt_tokens_computed:rate1m", Unit.TOKENS_PER_S, "computed_prompt_tokens_per_s", _R,
      _VERSION, _COMPUTED, "prompt tokens computed here: the prefill work"),
     ("phase:prompt_tokens_cached:rate1m", Unit.TOKENS_PER_S, "cached_prompt_tokens_per_s", _R,
-     _VERSION, _first_of(_rate(f'{_SOURCE}{{source="local_cache_hit"}}'),
-                         _rate("vllm:prefix_cache_hits_total")),
+     _VERSION, first_of(rate_by(f'{_SOURCE}{{source="local_cache_hit"}}'),
+                         rate_by("vllm:prefix_cache_hits_total")),
      "prompt tokens found in the local prefix cache"),
     ("phase:prompt_tokens_transferred:rate1m", Unit.TOKENS_PER_S,
      "transferred_prompt_tokens_per_s", _R, _VERSION,
-     _first_of(_rate(f'{_SOURCE}{{source="external_kv_transfer"}}'),
-               _rate("vllm:external_prefix_cache_hits_total")),
+     first_of(rate_by(f'{_SOURCE}{{source="external_kv_transfer"}}'),
+               rate_by("vllm:external_prefix_cache_hits_total")),
      "prompt tokens whose KV came from another replica"),
     ("phase:output_tokens:rate1m", Unit.TOKENS_PER_S, "output_tokens_per_s", _R, _SILENT,
-     _rate("vllm:generation_tokens_total"),
+     rate_by("vllm:generation_tokens_total"),
      "tokens sampled; on prefill one for each request, which is thrown away"),
     ("phase:requests_finished:rate1m", Unit.REQUESTS_PER_S, "finished_requests_per_s", _R, _SILENT,
-     _rate('vllm:request_success_total{finished_reason!~"error|abort"}'),
+     rate_by('vllm:request_success_total{finished_reason!~"error|abort"}'),
      "requests that ended well in this phase; each is counted once in every phase"),
     ("phase:requests_failed:rate1m", Unit.REQUESTS_PER_S, "failed_requests_per_s", _R, _SILENT,
-     _rate(_FAILED), "requests that ended in an error in this phase, as a failed KV pull"),
+     rate_by(_FAILED), "requests that ended in an error in this phase, as a failed KV pull"),
     ("phase:requests_running:sum", Unit.REQUESTS, "running_requests", _N, _SILENT,
-     _sum_by("vllm:num_requests_running"), "requests in the running batches"),
+     sum_by("vllm:num_requests_running"), "requests in the running batches"),
     ("phase:requests_waiting:sum", Unit.REQUESTS, "waiting_requests", _N, _SILENT,
-     _sum_by("vllm:num_requests_waiting"),
+     sum_by("vllm:num_requests_waiting"),
      "requests that wait for capacity, or for their KV where phases are apart"),
     ("phase:requests_deferred:sum", Unit.REQUESTS, "deferred_requests", _N, _VERSION,
-     _sum_by('vllm:num_requests_waiting_by_reason{reason="deferred"}'),
+     sum_by('vllm:num_requests_waiting_by_reason{reason="deferred"}'),
      "the part of them that waits for remote KV, a LoRA slot or a grammar"),
     ("phase:kv_used:ratio_max", Unit.RATIO, "hottest_kv_used_ratio", _N, _SILENT,
-     _first_of(_KV_USED.format("vllm:kv_cache_usage_perc"),
+     first_of(_KV_USED.format("vllm:kv_cache_usage_perc"),
                _KV_USED.format("vllm:gpu_cache_usage_perc")),
      "share of KV blocks in use on the fullest replica; pinned KV counts"),
     ("phase:preemptions:rate1m", Unit.EVENTS_PER_S, "preemptions_per_s", _R, _SILENT,
-     _rate("vllm:num_preemptions_total"), "requests put out of a batch for lack of KV blocks"),
+     rate_by("vllm:num_preemptions_total"), "requests put out of a batch for lack of KV blocks"),
     ("phase:ttft_seconds:mean1m", Unit.SECONDS, "ttft_mean_s", _M, _IDLE,
      _mean("vllm:time_to_first_token_seconds"),
      "arrival at a replica to its first token, by that replica's clock: not the user's TTFT"),
@@ -186,17 +194,17 @@ _POOL: tuple[Row, ...] = (
     ("phase:prefill_time_seconds:mean1m", Unit.SECONDS, "prefill_time_mean_s", _M, _IDLE,
      _believable_mean("vllm:request_prefill_time_seconds"), "first scheduled to first token"),
     ("phase:itl_seconds:mean1m", Unit.SECONDS, "itl_mean_s", _M, _IDLE,
-     _first_of(_mean("vllm:inter_token_latency_seconds"),
+     first_of(_mean("vllm:inter_token_latency_seconds"),
                _mean("vllm:time_per_output_token_seconds")),
      "gap between output events; absent on prefill, which has none"),
     ("phase:kv_transfer_bytes:rate1m", Unit.BYTES_PER_S, "kv_transfer_bytes_per_s", _R, _VERSION,
-     _rate("vllm:nixl_bytes_transferred_sum"), "KV bytes moved, on the side that pulls"),
+     rate_by("vllm:nixl_bytes_transferred_sum"), "KV bytes moved, on the side that pulls"),
     ("phase:kv_transfer_seconds:mean1m", Unit.SECONDS, "kv_transfer_time_mean_s", _M, _IDLE,
      _mean("vllm:nixl_xfer_time_seconds"), "time of one KV transfer of one rank"),
     ("phase:kv_transfer_failures:rate1m", Unit.EVENTS_PER_S, "kv_transfer_failures_per_s", _R,
-     _VERSION, _rate("vllm:nixl_num_failed_transfers_total"), "failed KV transfers"),
+     _VERSION, rate_by("vllm:nixl_num_failed_transfers_total"), "failed KV transfers"),
     ("phase:kv_expired:rate1m", Unit.REQUESTS_PER_S, "kv_expired_requests_per_s", _R, _VERSION,
-     _rate("vllm:nixl_num_kv_expired_reqs_total"),
+     rate_by("vllm:nixl_num_kv_expired_reqs_total"),
      "requests on prefill whose KV lease ran out unread: prefill work that was for nothing"),
     ("phase:replicas_reporting:count", Unit.REPLICAS, "replicas_reporting", _N, _SILENT,
      _REPORTING, "replicas whose page was read; draining ones too, where only rules supply it"),
@@ -209,16 +217,18 @@ _USER: tuple[Row, ...] = (
     ("phase:user_requests_finished:rate1m", Unit.REQUESTS_PER_S, "finished_requests_per_s", _R,
      _FRONT, _user_rate("output_tokens", "_count"), "requests that ended at the front end"),
     ("phase:user_requests_running:sum", Unit.REQUESTS, "running_requests", _N, _FRONT,
-     _first_of(*(_sum_by(name, TIER_LABELS) for name in _epp_names("running_requests"))),
+     first_of(*(sum_by(name, TIER_LABELS) for name in epp_names("running_requests"))),
      "requests that have arrived and not ended"),
     ("phase:user_ttft_seconds:mean1m", Unit.SECONDS, "ttft_mean_s", _M, _NONE_LATELY,
      _user_mean("ttft"), "time to first token by the user's clock"),
     ("phase:user_tpot_seconds:mean1m", Unit.SECONDS, "tpot_mean_s", _M, _NONE_LATELY,
      _user_mean("tpot"), "mean gap between the tokens of a request, by the user's clock"),
-    ("phase:user_ttft_within_slo:ratio1m", Unit.RATIO, "ttft_within_slo_ratio", _M, _NONE_LATELY,
-     "", "share of requests whose TTFT was within the SLO"),
-    ("phase:user_tpot_within_slo:ratio1m", Unit.RATIO, "tpot_within_slo_ratio", _M, _NONE_LATELY,
-     "", "share of requests whose mean token gap was within the SLO"),
+    ("phase:user_ttft_within_slo:ratio1m", Unit.RATIO, "ttft_within_slo_ratio", _M, _BETWEEN,
+     "", "share of requests whose TTFT was within the SLO; at least this many where the SLO is no"
+     " bucket bound"),
+    ("phase:user_tpot_within_slo:ratio1m", Unit.RATIO, "tpot_within_slo_ratio", _M, _BOUND,
+     "", "share of requests whose mean token gap was within the SLO; by decode's clock where the"
+     " front end has no bucket bound there"),
     ("phase:user_input_tokens:mean1m", Unit.TOKENS, "input_tokens_mean", _M, _NONE_LATELY,
      _user_mean("input_tokens"), "prompt length of the requests that ended"),
     ("phase:user_cached_tokens:mean1m", Unit.TOKENS, "cached_tokens_mean", _M, _NONE_LATELY,
@@ -256,71 +266,3 @@ RECORDED: tuple[RecordedSpec, ...] = (
 
 RECORDED_BY_NAME: Mapping[str, RecordedSpec] = {spec.name: spec for spec in RECORDED}
 """The same by name."""
-
-EPP_BOUNDS_S: Mapping[WithinSlo, tuple[float, ...]] = {
-    WithinSlo.TTFT: (
-        *(0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0),
-        *(8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 480.0),
-        *(600.0, 900.0, 1200.0, 1800.0, 2700.0, 3600.0),
-    ),
-    WithinSlo.TPOT: (
-        *(0.0005, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.125, 0.15, 0.2, 0.3, 0.4),
-        *(0.5, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 4.5, 6.0, 12.0, 18.0, 24.0, 30.0, 36.0, 48.0, 60.0),
-        *(90.0, 120.0, 180.0, 270.0, 360.0),
-    ),
-}
-"""The endpoint picker's bucket bounds (llm-d/llm-d-router, Apache-2.0, `pkg/epp/metrics/`).
-
-Between two of them a share is interpolated; with other bounds the rule has no data, never a
-wrong number.
-"""
-
-WITHIN_EXAMPLE = Slo(ttft_s=2.0, itl_s=0.05, attainment_ratio=0.95)
-"""An SLO to show the expressions with: one threshold on a bucket bound, one between two."""
-
-
-def neighbours(within: WithinSlo, slo: Slo) -> tuple[float | None, float, float]:
-    """The bucket bounds around an SLO threshold, and how far it is from the lower to the upper.
-
-    A threshold on a bound is `(…, bound, 1.0)`: exact. ValueError above the last bound.
-    """
-    limit_s = slo.ttft_s if within is WithinSlo.TTFT else slo.itl_s
-    bounds = EPP_BOUNDS_S[within]
-    index = bisect_left(bounds, limit_s)
-    if index == len(bounds):
-        raise ValueError(f"{limit_s:g} s is above the last bucket bound, {bounds[-1]:g} s")
-    low = bounds[index - 1] if index else None
-    share = (limit_s - (low or 0.0)) / (bounds[index] - (low or 0.0))
-    return low, bounds[index], share
-
-
-def expression(spec: RecordedSpec, *, tier: str, slo: Slo) -> str:
-    """The PromQL of one recorded series; a share within the SLO is that of this tier alone.
-
-    ValueError if the SLO is above the last bucket bound.
-    """
-    if spec.within is None:
-        return spec.expr
-    low, high, share = neighbours(spec.within, slo)
-    selectors = [f'tier="{tier}"', *(['streaming!="false"'] if spec.within.value == "ttft" else [])]
-
-    def part(series: str, *more: str) -> str:
-        return _rate(f"{series}{{{', '.join([*selectors, *more])}}}", TIER_LABELS)
-
-    def within(name: str) -> str:
-        upper = part(f"{name}_bucket", _le(high))
-        counted = f"({part(f'{name}_count')} > 0)"
-        if share == 1.0:
-            return f"{upper} / {counted}"
-        if low is None:
-            return f"{share:g} * {upper} / {counted}"
-        lower = part(f"{name}_bucket", _le(low))
-        return f"({1.0 - share:.6g} * {lower} + {share:.6g} * {upper}) / {counted}"
-
-    return _first_of(*map(within, _epp_names(spec.within.value)))
-
-
-def _le(bound: float) -> str:
-    """Matches a bound as Go's client writes it and as Prometheus 3 does: `2` and `2.0`."""
-    text = f"{bound:g}"
-    return f'le="{text}"' if "." in text else f'le=~"{text}(\\\\.0)?"'

@@ -84,6 +84,8 @@ class ReplicaReading:
 
     Times are seconds, token fields tokens. `None`: the page does not carry the series.
     `prompt_tokens` is the logical prompt length; only `computed_prompt_tokens` is prefill work.
+    `tpot` is each ended request's own mean gap between tokens: 0 for a request of one token, so for
+    all on a prefill replica, and for one that failed before its first.
     """
 
     replica: str
@@ -106,6 +108,7 @@ class ReplicaReading:
     step_tokens: HistogramReading | None = None
     ttft: HistogramReading | None = None
     itl: HistogramReading | None = None
+    tpot: HistogramReading | None = None
     queue_time: HistogramReading | None = None
     prefill_time: HistogramReading | None = None
     decode_time: HistogramReading | None = None
@@ -164,6 +167,8 @@ class PhaseSample:
     `coverage_ratio` says how much was really seen; under the coverage floor the value is `None`.
     `problems` says in words what was wrong with which replica, `counted` how many requests, gaps
     or transfers are behind each mean, by field name, so that means can be joined over windows.
+    `tpot_within_slo_ratio`: of the requests that ended well on decode, those whose own mean gap was
+    within the SLO; only where the SLO is a bucket bound of the engines' histogram.
     """
 
     pool: PoolId
@@ -199,6 +204,7 @@ class PhaseSample:
     kv_transfer_time_mean_s: Measurement = UNKNOWN
     kv_transfer_failures_per_s: Measurement = UNKNOWN
     kv_expired_requests_per_s: Measurement = UNKNOWN
+    tpot_within_slo_ratio: Measurement = UNKNOWN
     counted: tuple[tuple[str, float], ...] = ()
 
 
@@ -206,7 +212,8 @@ class PhaseSample:
 class RouterSample:
     """One window of the front end, by the user's clock. Rates per second, means per request.
 
-    `counted` says how many are behind each mean and share, by field name.
+    `counted` says how many are behind each mean and share, by field name. Where the SLO is no
+    bucket bound, `between` holds the share's name, the least and the most that it can be.
     """
 
     source: str
@@ -225,6 +232,7 @@ class RouterSample:
     tpot_mean_s: Measurement = UNKNOWN
     tpot_within_slo_ratio: Measurement = UNKNOWN
     counted: tuple[tuple[str, float], ...] = ()
+    between: tuple[tuple[str, float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

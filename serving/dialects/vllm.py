@@ -40,6 +40,7 @@ HISTOGRAMS: dict[str, tuple[str, ...]] = {
     "ttft": ("vllm:time_to_first_token_seconds",),
     # renamed in 0.11, the old name was removed in 0.13; both are there in between
     "itl": ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"),
+    "tpot": ("vllm:request_time_per_output_token_seconds",),
     "queue_time": ("vllm:request_queue_time_seconds",),
     "prefill_time": ("vllm:request_prefill_time_seconds",),
     "decode_time": ("vllm:request_decode_time_seconds",),
@@ -116,6 +117,7 @@ def replica_reading(page: Page, *, replica: str, at_s: float, phase: Phase) -> R
         step_tokens=spread["step_tokens"],
         ttft=spread["ttft"],
         itl=spread["itl"],
+        tpot=spread["tpot"],
         queue_time=spread["queue_time"],
         prefill_time=spread["prefill_time"],
         decode_time=spread["decode_time"],

@@ -76,6 +76,7 @@ def telemetry_reading(
         step_tokens=histogram_reading(numbers.step_tokens),
         ttft=histogram_reading(numbers.ttft),
         itl=histogram_reading(numbers.itl),
+        tpot=histogram_reading(numbers.tpot),
         queue_time=histogram_reading(numbers.queue_time),
         prefill_time=histogram_reading(numbers.prefill_time),
         decode_time=histogram_reading(numbers.decode_time),

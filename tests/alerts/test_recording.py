@@ -18,17 +18,18 @@ from alerts.recording import off_bounds, recording_groups, render_recording
 from phasewise.render_alerts import render
 from phasewise.rendering import RenderRequest, rules_record, tiers_of
 from serving.catalogue import MetricType, Owner
-from serving.recorded import (
+from serving.recorded import RECORDED, RECORDED_BY_NAME, WithinSlo
+from serving.recorded_within import (
+    CLOSE_RATIO,
+    DECODE_TPOT_BOUNDS_S,
     EPP_BOUNDS_S,
-    RECORDED,
-    RECORDED_BY_NAME,
     WITHIN_EXAMPLE,
-    WithinSlo,
     expression,
+    settled,
 )
 from serving.schema.tier import demo_tier_path
 from serving.series import SPEC_OF_SAMPLE
-from serving.simulation.telemetry import EPP_TPOT_BOUNDS_S, EPP_TTFT_BOUNDS_S
+from serving.simulation.telemetry import EPP_TPOT_BOUNDS_S, EPP_TTFT_BOUNDS_S, ITL_BOUNDS_S
 
 EXPRS = {spec.name: expression(spec, tier="demo", slo=WITHIN_EXAMPLE) for spec in RECORDED}
 OF_TARGET = {"tier", "pool", "phase", "instance", "le"}
@@ -132,39 +133,84 @@ def test_a_name_says_its_unit_and_how_it_was_made(spec: Any) -> None:
     assert spec.absence
 
 
-def test_a_threshold_on_a_bound_is_exact_and_one_between_two_is_interpolated() -> None:
-    exact = EXPRS["phase:user_ttft_within_slo:ratio1m"]
-    between = EXPRS["phase:user_tpot_within_slo:ratio1m"]
+TTFT = RECORDED_BY_NAME["phase:user_ttft_within_slo:ratio1m"]
+TPOT = RECORDED_BY_NAME["phase:user_tpot_within_slo:ratio1m"]
 
-    assert 'le=~"2(\\\\.0)?"' in exact
-    assert "0.5 * sum" in between
-    assert 'le="0.04"' in between
-    assert 'le="0.06"' in between
-    assert len(off_bounds("demo", WITHIN_EXAMPLE)) == 1
+
+def asked(spec: Any, **slo: float) -> str:
+    return expression(spec, tier="demo", slo=replace(WITHIN_EXAMPLE, **slo))
+
+
+def test_a_first_token_s_threshold_on_a_bound_is_exact() -> None:
+    assert set(re.findall(r"le=[^}]*", asked(TTFT, ttft_s=2.0))) == {'le=~"2(\\\\.0)?"'}
+    assert " and " not in asked(TTFT, ttft_s=2.0)
+    assert off_bounds("demo", replace(WITHIN_EXAMPLE, itl_s=0.04)) == []
 
 
 @pytest.mark.parametrize(
-    ("ttft_s", "part"),
-    [(0.001, "0.2 * sum"), (0.005, 'le="0.005"'), (3600.0, 'le=~"3600')],
+    ("ttft_s", "parts"),
+    [
+        (2.5, ['le=~"2(', 'le=~"3(']),
+        (0.001, ["0 * sum", 'le="0.005"']),
+        (4000.0, ['le=~"3600(', "request_ttft_seconds_count"]),
+    ],
 )
-def test_thresholds_at_the_ends_of_the_bounds(ttft_s: float, part: str) -> None:
-    spec = RECORDED_BY_NAME["phase:user_ttft_within_slo:ratio1m"]
+def test_between_two_bounds_it_is_the_lower_share_while_they_are_close(
+    ttft_s: float, parts: list[str]
+) -> None:
+    expr = asked(TTFT, ttft_s=ttft_s)
 
-    assert part in expression(spec, tier="demo", slo=replace(WITHIN_EXAMPLE, ttft_s=ttft_s))
+    assert all(part in expr for part in parts)
+    assert expr.count(f"<= {CLOSE_RATIO:g}") == expr.count(" and ") == expr.count(" or ") + 1
+    (said,) = off_bounds("demo", replace(WITHIN_EXAMPLE, ttft_s=ttft_s, itl_s=0.04))
+    assert "nearest bucket bounds" in said
 
 
-def test_above_the_last_bound_there_is_no_rule_and_the_file_says_so() -> None:
-    slo = replace(WITHIN_EXAMPLE, ttft_s=4000.0)
+@pytest.mark.parametrize(
+    ("itl_s", "picker", "decode", "said"),
+    [
+        pytest.param(0.1, True, True, None, id="a-bound-of-both"),
+        pytest.param(0.04, True, False, None, id="of-the-picker"),
+        pytest.param(0.05, False, True, "decode's clock", id="of-decode"),
+    ],
+)
+def test_a_gap_s_share_is_the_picker_s_and_else_decode_s(
+    itl_s: float, picker: bool, decode: bool, said: str | None
+) -> None:
+    expr = asked(TPOT, itl_s=itl_s)
+    notes = off_bounds("demo", replace(WITHIN_EXAMPLE, itl_s=itl_s))
+
+    assert ("llm_d_epp_request_streaming_tpot_seconds_bucket" in expr) == picker
+    assert ("vllm:request_time_per_output_token_seconds_bucket" in expr) == decode
+    assert expr.count('phase=~"decode|both"') == 6 * decode  # prefill's gaps are all 0
+    assert len(notes) == (said is not None)
+    assert all(said is not None and said in note for note in notes)
+
+
+def test_a_gap_on_no_bound_has_no_rule_and_the_file_says_so() -> None:
+    slo = replace(WITHIN_EXAMPLE, itl_s=0.045)
     rules = [
         rule["record"] for group in recording_groups([("demo", slo)]) for rule in group["rules"]
     ]
 
-    assert set(RECORDED_BY_NAME) - set(rules) == {"phase:user_ttft_within_slo:ratio1m"}
-    assert "is not recorded" in render_recording([("demo", slo)])
+    assert set(RECORDED_BY_NAME) - set(rules) == {"phase:user_tpot_within_slo:ratio1m"}
+    assert "is not recorded: 0.045 s is no bucket bound" in render_recording([("demo", slo)])
+    assert "(nearest 0.04 s and 0.05 s)" in off_bounds("demo", slo)[0]
 
 
-def test_the_bounds_are_those_of_the_picker() -> None:
+@pytest.mark.parametrize(
+    ("least", "most", "value"),
+    [(0.9, 0.9, 0.9), (0.94, 0.96, 0.94), (0.93, 0.96, None), (0.0, 1.0, None), (0.0, 0.01, 0.0)],
+)
+def test_a_share_between_two_is_the_lower_one_if_they_are_close(
+    least: float, most: float, value: float | None
+) -> None:
+    assert settled(least, most) == value
+
+
+def test_the_bounds_are_those_of_the_picker_and_of_decode() -> None:
     assert EPP_BOUNDS_S == {WithinSlo.TTFT: EPP_TTFT_BOUNDS_S, WithinSlo.TPOT: EPP_TPOT_BOUNDS_S}
+    assert DECODE_TPOT_BOUNDS_S == ITL_BOUNDS_S
 
 
 def test_each_series_of_a_tier_has_one_rule_however_many_tiers_there_are() -> None:

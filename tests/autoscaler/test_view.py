@@ -106,6 +106,77 @@ def test_a_share_within_the_target_is_weighted_by_requests_over_the_whole_tick()
     assert view([tick], TIER, mode="act").history.ttft_within_slo_ratio == (0.875,)
 
 
+def test_between_two_buckets_the_unsure_windows_of_a_tick_are_not_left_out():
+    (made,) = recorded_run([Load()])
+    name = "ttft_within_slo_ratio"
+    limits = [(1.0, 1.0), (1.0, 1.0), (0.5, 1.0)]
+
+    def share(limits):
+        routers = (
+            dataclasses.replace(
+                o.router,
+                ttft_within_slo_ratio=Measurement(least if least == most else None, 0.0, 1.0),
+                counted=((name, 10.0),),
+                between=((name, least, most),),
+            )
+            for o, (least, most) in zip(made.observations, limits, strict=True)
+        )
+        seen_so = tuple(
+            dataclasses.replace(o, router=r)
+            for o, r in zip(made.observations, routers, strict=True)
+        )
+        tick = dataclasses.replace(made, observations=seen_so)
+        return view([tick], TIER, mode="act").history.ttft_within_slo_ratio[0]
+
+    assert share(limits) is None
+    assert share([*limits[:2], (0.97, 1.0)]) == pytest.approx(0.99)
+
+
+@pytest.mark.parametrize(
+    ("front", "between", "decode", "share"),
+    [
+        pytest.param(0.9, None, 0.5, 0.9, id="the-front-end-knows-exactly"),
+        pytest.param(None, None, 0.75, 0.75, id="decode-knows"),
+        pytest.param(None, (0.0, 1.0), 0.75, 0.75, id="decode-knows-what-is-far-apart"),
+        pytest.param(0.98, (0.98, 1.0), 0.995, 0.995, id="exact-is-better-than-at-least"),
+        pytest.param(0.98, (0.98, 1.0), None, 0.98, id="at-least-is-better-than-nothing"),
+        pytest.param(None, (0.0, 1.0), None, None, id="nobody-knows"),
+        pytest.param(None, None, None, None, id="nothing-ended"),
+    ],
+)
+def test_a_gap_s_share_is_the_front_end_s_or_decode_s_or_not_known(front, between, decode, share):
+    (made,) = recorded_run([Load()])
+    name = "tpot_within_slo_ratio"
+
+    def known(value):
+        return Measurement(value, 0.0, 1.0)
+
+    tick = dataclasses.replace(
+        made,
+        observations=tuple(
+            dataclasses.replace(
+                o,
+                router=dataclasses.replace(
+                    o.router,
+                    tpot_within_slo_ratio=known(front),
+                    counted=((name, 10.0),),
+                    between=() if between is None else ((name, *between),),
+                ),
+                samples=tuple(
+                    dataclasses.replace(s, tpot_within_slo_ratio=known(decode))
+                    if s.pool == DECODE
+                    else s
+                    for s in o.samples
+                ),
+            )
+            for o in made.observations
+        ),
+    )
+
+    (found,) = view([tick], TIER, mode="act").history.tpot_within_slo_ratio
+    assert found == (share and pytest.approx(share))
+
+
 def test_decisions_are_newest_first_and_equal_holds_are_one():
     ticks = recorded_run([*WARM, *[Load(scale=0.4)] * 6])
     newest = next(d for d in decisions(ticks) if d.pool == "prefill")

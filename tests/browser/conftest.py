@@ -1,4 +1,8 @@
-"""One Chromium for all of these tests; they are skipped, with the reason, where there is none."""
+"""One Chromium for each file of tests; they are skipped, with the reason, where there is none.
+
+Not one for the whole session: playwright keeps an event loop running while it is open, and tests
+of coroutines in the same process could not run theirs.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from playwright.sync_api import Browser, BrowserContext
 from tests.browser.chromium import CHROMIUM, browser, context
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     if not CHROMIUM.exists():
         pytest.skip(f"no {CHROMIUM}: on Debian, apt-get install chromium fonts-dejavu-core")

@@ -106,6 +106,44 @@ def test_pools_are_kept_apart_and_the_user_is_of_the_whole_tier() -> None:
     assert found["phase:replicas_reporting:count", "demo", "decode", "decode"] == 4.0
 
 
+def shares(at_s: float, n: float, least: float, most: float, name: str = "ttft") -> Observation:
+    field = f"{name}_within_slo_ratio"
+    known = least if most - least <= 0.02 else None
+    front = router(at_s, counted=((field, n),), **{field: known})
+    return seen(at_s, front=replace(front, between=((field, least, most),)))
+
+
+@pytest.mark.parametrize(
+    ("minute", "value"),
+    [
+        pytest.param([(10.0, 0.9, 0.91)], 0.9, id="close"),
+        pytest.param([(10.0, 0.5, 1.0)], None, id="far-apart"),
+        # one unsure window among many is judged with them, never left out
+        pytest.param([(95.0, 1.0, 1.0), (5.0, 0.8, 1.0)], 0.99, id="close-as-a-whole"),
+        pytest.param([(50.0, 1.0, 1.0), (50.0, 0.8, 1.0)], None, id="far-as-a-whole"),
+    ],
+)
+def test_a_share_between_two_bounds_is_joined_before_it_is_judged(minute, value) -> None:
+    windows = [shares(5.0 * i, *window) for i, window in enumerate(minute)]
+    found = values(windows).get(("phase:user_ttft_within_slo:ratio1m", "demo"))
+
+    assert found == (value and pytest.approx(value))
+
+
+def test_the_gap_s_share_is_the_front_end_s_if_exact_and_else_decode_s() -> None:
+    key, field = ("phase:user_tpot_within_slo:ratio1m", "demo"), "tpot_within_slo_ratio"
+    decode = replace(
+        make_sample(DECODE, at_s=5.0, tpot_within_slo_ratio=0.97), counted=((field, 30.0),)
+    )
+    unsure = shares(5.0, 30.0, 0.95, 0.96, "tpot")
+    exact = router(5.0, counted=((field, 30.0),), tpot_within_slo_ratio=0.9)
+
+    assert values([seen(5.0, decode, front=exact)])[key] == 0.9
+    assert values([replace(unsure, samples=(decode,))])[key] == pytest.approx(0.97)
+    assert values([seen(5.0, decode)])[key] == pytest.approx(0.97)
+    assert key not in values([unsure])
+
+
 def test_no_page_read_is_not_a_count_of_zero() -> None:
     lost = replace(make_sample(DECODE, at_s=5.0), replicas_reporting=0)
 

@@ -241,7 +241,7 @@ def test_a_user_s_slo_is_held_against_the_front_end_s_own_buckets() -> None:
 
     assert off.words == (
         "SLO ttftSeconds 2.5 is no bucket bound of inference_model_request_ttft_seconds "
-        "(nearest 2 and 3): attainment is interpolated"
+        "(nearest 2 and 3): attainment lies between theirs, and is unknown where those differ"
     )
     assert slo_off_bounds(page, Dialect.EPP, None, SLO) == ()
 

@@ -22,11 +22,13 @@ from serving.types import (
     PoolState,
     ReplicaReading,
     ReplicaState,
+    Slo,
 )
 
 POOL = PoolId(tier="t", name="decode", phase=Phase.DECODE, variant="v")
 READY, STARTING, DRAINING = ReplicaState.READY, ReplicaState.STARTING, ReplicaState.DRAINING
 T = 1_000_000.0
+SLO = Slo(ttft_s=2.0, itl_s=0.04, attainment_ratio=0.9)
 
 
 def histogram(count: float, mean: float) -> HistogramReading:
@@ -63,6 +65,7 @@ def reading(
         step_tokens=histogram(tokens / 4.0, 4.0),
         ttft=histogram(requests, 0.5),
         itl=histogram(tokens, 0.02),
+        tpot=histogram(requests, 0.02),
         queue_time=histogram(requests, 0.2),
         prefill_time=histogram(requests, 0.1),
         decode_time=histogram(requests, 1.0),
@@ -116,7 +119,7 @@ class Tier:
             router=None,
             pools=[pool(count)],
             members=there,
-            slo=None,
+            slo=SLO,
         )
         self.now_s += 5.0
         return seen.samples[0]
@@ -181,11 +184,89 @@ def test_the_second_step_knows_everything() -> None:
             "kv_capacity_tokens": 2_000.0,
             "hottest_running_requests": 4.0,
             "hottest_kv_used_ratio": 0.25,
+            "tpot_within_slo_ratio": 1.0,
         }
     )
     assert sample.problems == ()
     assert (sample.window_start_s, sample.window_s) == (T, 5.0)
     assert (sample.replicas_expected, sample.replicas_reporting) == (2, 2)
+
+
+def gaps(*bounds: float, shares: tuple[float, ...], ended: float) -> HistogramReading:
+    cumulative = tuple(share * ended for share in shares)
+    return HistogramReading(bounds=bounds, cumulative=cumulative, sum=ended * 0.04, count=ended)
+
+
+def kept(
+    *replicas: tuple[HistogramReading, float], itl_s: float = 0.05, phase: Phase = Phase.DECODE
+) -> tuple[Measurement, float | None]:
+    """What is said of a window in which each replica's histogram filled, and so many failed."""
+    there = {f"r{i}": Member(pool="decode", state=READY) for i in range(len(replicas))}
+    state, seen = ObserverState(), None
+    for at_s in (T, T + 5.0):
+        readings = {
+            name: reading(
+                name,
+                at_s,
+                tpot=replace(h, cumulative=(0.0,) * len(h.bounds), sum=0.0, count=0.0)
+                if at_s == T
+                else h,
+                failed_requests=0.0 if at_s == T else failed,
+            )
+            for name, (h, failed) in zip(there, replicas, strict=True)
+        }
+        state, seen = step(
+            state,
+            now_s=at_s,
+            readings=readings,
+            router=None,
+            pools=[replace(pool(len(there)), pool=replace(POOL, phase=phase))],
+            members=there,
+            slo=replace(SLO, itl_s=itl_s),
+        )
+    sample = seen.samples[0]
+    return sample.tpot_within_slo_ratio, dict(sample.counted).get("tpot_within_slo_ratio")
+
+
+ALL_JUST_ABOVE_40_MS = gaps(0.025, 0.05, 0.075, shares=(0.0, 1.0, 1.0), ended=40.0)
+HALF = gaps(0.025, 0.05, 0.075, shares=(0.0, 0.5, 1.0), ended=120.0)
+OTHER_BOUNDS = gaps(0.04, 0.06, shares=(0.0, 1.0), ended=40.0)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "itl_s", "phase", "share", "count"),
+    [
+        pytest.param([(HALF, 0.0)], 0.05, Phase.DECODE, 0.5, 120.0, id="on-a-bound"),
+        pytest.param([(HALF, 0.0)], 0.05, Phase.BOTH, 0.5, 120.0, id="aggregated"),
+        pytest.param([(HALF, 0.0)], 0.05, Phase.PREFILL, None, None, id="never-of-prefill"),
+        pytest.param([(HALF, 0.0)], 0.06, Phase.DECODE, None, None, id="off-the-bounds"),
+        pytest.param([(HALF, 0.0)], 90.0, Phase.DECODE, None, None, id="above-the-last"),
+        pytest.param(
+            [(ALL_JUST_ABOVE_40_MS, 0.0), (HALF, 0.0)],
+            *(0.05, Phase.DECODE, 0.625, 160.0),
+            id="weighted-by-requests",
+        ),
+        pytest.param(
+            [(HALF, 40.0)], 0.05, Phase.DECODE, 0.25, 80.0, id="failures-have-no-gap-of-0"
+        ),
+        pytest.param(
+            [(ALL_JUST_ABOVE_40_MS, 0.0), (OTHER_BOUNDS, 0.0)],
+            *(0.05, Phase.DECODE, None, None),
+            id="half-of-the-replicas-have-other-bounds",
+        ),
+        pytest.param(
+            [(gaps(0.05, shares=(0.0,), ended=0.0), 0.0)],
+            *(0.05, Phase.DECODE, None, None),
+            id="nothing-ended",
+        ),
+    ],
+)
+def test_the_share_of_gaps_within_the_slo_is_exact_or_not_known(
+    replicas, itl_s, phase, share, count
+) -> None:
+    found, counted = kept(*replicas, itl_s=itl_s, phase=phase)
+
+    assert (found.value, counted) == (share and pytest.approx(share), count)
 
 
 @pytest.mark.parametrize(

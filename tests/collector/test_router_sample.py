@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from collector.derive_router import MEASUREMENTS, within_ratio
+from collector.derive_router import MEASUREMENTS, within_ratios
 from collector.observe import ObserverState, step
 from collector.spread import growth
 from serving.types import (
@@ -114,42 +114,81 @@ def test_without_an_slo_nobody_asks_what_is_within_it() -> None:
     assert second(slo=None).ttft_within_slo_ratio.value is None
 
 
-def test_an_slo_off_the_bucket_bounds_is_said_once() -> None:
+def test_an_slo_off_the_bucket_bounds_is_said_once_and_nothing_is_interpolated() -> None:
     odd = Slo(ttft_s=1.5, itl_s=0.04, attainment_ratio=0.9)
     first, then = windows(reading(T), reading(T + 5.0), slo=odd)
     assert first is not None
     assert then is not None
 
-    assert len(first.problems) == 1
-    assert "the ttft threshold of 1.5 s is no bucket bound of epp" in first.problems[0]
+    assert first.problems == (
+        "router: the ttft threshold of 1.5 s is no bucket bound of epp: the truth lies between the "
+        "shares within 1 s and 2 s, and is unknown where they differ by more than 0.02",
+    )
     assert then.problems == ()
-    # three quarters below 1 s, and half of the rest
-    assert then.ttft_within_slo_ratio.value == pytest.approx(0.875)
+    # three quarters below 1 s, all below 2 s
+    assert then.ttft_within_slo_ratio == Measurement(None, None, 1.0)
+    assert then.between == (("ttft_within_slo_ratio", 0.75, 1.0),)
+    assert dict(then.counted)["ttft_within_slo_ratio"] == pytest.approx(45.0)
+
+
+def test_above_the_last_bound_the_problem_names_the_last() -> None:
+    (first,) = windows(reading(T), slo=Slo(ttft_s=1.0, itl_s=0.07, attainment_ratio=0.9))
+    assert first is not None
+
+    assert "between none or all and the share within 0.06 s" in first.problems[0]
+
+
+def test_all_gaps_just_above_a_bound_are_not_half_within() -> None:
+    """An SLO of 50 ms between bounds of 40 and 60 ms, and every gap between these."""
+    slo = Slo(ttft_s=1.0, itl_s=0.05, attainment_ratio=0.9)
+    pages = [
+        replace(one, tpot=spread(one.tpot.count, 0.042, 0.04, 0.06, under=0.0))
+        for one in (reading(T), reading(T + 5.0))
+        if one.tpot is not None
+    ]
+    sample = windows(*pages, slo=slo)[1]
+    assert sample is not None
+
+    assert sample.tpot_within_slo_ratio.value is None
+    assert sample.between == (("tpot_within_slo_ratio", 0.0, 1.0),)
 
 
 @pytest.mark.parametrize(
-    ("limit", "ratio"),
+    ("limit", "shares"),
     [
-        pytest.param(1.0, 0.75, id="a-bound"),
-        pytest.param(2.0, 0.9, id="another-bound"),
-        pytest.param(0.5, 0.375, id="inside-the-first-bucket"),
-        pytest.param(1.5, 0.825, id="inside-the-second"),
-        pytest.param(3.0, None, id="above-the-last-where-some-are"),
+        pytest.param(1.0, (0.75, 0.75), id="a-bound"),
+        pytest.param(2.0, (0.9, 0.9), id="another-bound"),
+        pytest.param(0.5, (0.0, 0.75), id="inside-the-first-bucket"),
+        pytest.param(1.5, (0.75, 0.9), id="inside-the-second"),
+        pytest.param(3.0, (0.9, 1.0), id="above-the-last-where-some-are"),
     ],
 )
-def test_the_share_within_a_limit(limit: float, ratio: float | None) -> None:
+def test_the_share_within_a_limit(limit: float, shares: tuple[float, float]) -> None:
     histogram = HistogramReading(bounds=(1.0, 2.0), cumulative=(75.0, 90.0), sum=90.0, count=100.0)
     grown = growth(histogram, None)
     assert grown is not None
 
-    assert within_ratio(grown, limit) == (ratio and pytest.approx(ratio))
+    assert within_ratios(grown, limit) == pytest.approx(shares)
+
+
+def test_of_two_close_shares_the_lower_is_taken() -> None:
+    odd = Slo(ttft_s=1.5, itl_s=0.04, attainment_ratio=0.9)
+    pages = [
+        replace(one, ttft=spread(one.ttft.count, 0.7, 1.0, 2.0, under=0.985))
+        for one in (reading(T), reading(T + 5.0))
+        if one.ttft is not None
+    ]
+    sample = windows(*pages, slo=odd)[1]
+    assert sample is not None
+
+    assert sample.ttft_within_slo_ratio.value == pytest.approx(0.985)
 
 
 def test_above_the_last_bound_with_nothing_there_all_are_within() -> None:
     grown = growth(HistogramReading(bounds=(1.0,), cumulative=(9.0,), sum=1.0, count=9.0), None)
     assert grown is not None
 
-    assert within_ratio(grown, 3.0) == 1.0
+    assert within_ratios(grown, 3.0) == (1.0, 1.0)
 
 
 def test_a_poor_router_page_gives_arrivals_alone() -> None:
