@@ -92,7 +92,18 @@ def _held_requests(seen: NeedInput, context: float) -> float:
     return room_for_spread(most, _DEVIATIONS)
 
 
-def at_size(seen: NeedInput, needs: Sequence[Need], replicas: int) -> Counterfactual | None:
+def _doubt(seen: NeedInput, forecast_proven: bool) -> str:
+    """What an expectation rests on while it is not to be trusted; empty once it is."""
+    prefill = seen.pool.phase is Phase.DECODE or seen.prefill.is_learned
+    decode = seen.pool.phase is Phase.PREFILL or seen.decode.is_learned
+    if not (prefill and decode):
+        return "by the prior, as what a replica carries is not learned yet,"
+    return "" if forecast_proven else "by a forecast that is not proven yet"
+
+
+def at_size(
+    seen: NeedInput, needs: Sequence[Need], replicas: int, *, forecast_proven: bool = True
+) -> Counterfactual | None:
     """The pool with so many replicas; `None` where the demand or what carries it is not known."""
     if replicas < 1 or not all(n.feasible for n in needs):
         return None
@@ -111,7 +122,13 @@ def at_size(seen: NeedInput, needs: Sequence[Need], replicas: int) -> Counterfac
     if utilisation > 1.0 and not faults:
         faults.append("more work than the replicas carry")
     words = "; ".join(part.words for part in parts)
-    verdict = "the SLO holds" if not faults else f"the SLO does not hold ({', '.join(faults)})"
+    doubt = _doubt(seen, forecast_proven)
+    if doubt:
+        verdict = f"{doubt} the SLO {'would not' if faults else 'would'} be kept"
+    else:
+        verdict = f"the SLO {'does not hold' if faults else 'holds'}"
+    if faults:
+        verdict += f" ({', '.join(faults)})"
     return Counterfactual(
         replicas=replicas,
         words=f"{words}; {verdict}",
@@ -119,12 +136,19 @@ def at_size(seen: NeedInput, needs: Sequence[Need], replicas: int) -> Counterfac
         step_s=None if decode is None else decode.step_s,
         ttft_miss_ratio=None if prefill is None else prefill.ttft_miss_ratio,
         holds_slo=not faults,
+        is_proven=not doubt,
     )
 
 
 def counterfactuals(
-    seen: NeedInput, needs: Sequence[Need], replicas: int
+    seen: NeedInput, needs: Sequence[Need], replicas: int, *, forecast_proven: bool = True
 ) -> tuple[Counterfactual, ...]:
-    """One replica less, this size, one more; sizes under one and unknown ones are left out."""
-    found = (at_size(seen, needs, size) for size in (replicas - 1, replicas, replicas + 1))
+    """One replica less, this size, one more; sizes under one and unknown ones are left out.
+
+    While what a replica carries is not learned or the forecast not proven, the words say so.
+    """
+    found = (
+        at_size(seen, needs, size, forecast_proven=forecast_proven)
+        for size in (replicas - 1, replicas, replicas + 1)
+    )
     return tuple(each for each in found if each is not None)

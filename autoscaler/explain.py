@@ -138,7 +138,14 @@ def explain(tick: RecordedTick, settings: TierSettings, pool: str) -> Explanatio
     state = tick.state(pool)
     before = None if state is None else state.desired_replicas
     binds = binding_need(decision.needs)
-    told = Told(decision=decision, before=before, need=binds, settings=settings, at_s=tick.at_s)
+    told = Told(
+        decision=decision,
+        before=before,
+        need=binds,
+        settings=settings,
+        at_s=tick.at_s,
+        measured="" if binds is None else _measured_now(tick, decision, settings),
+    )
     return Explanation(
         tier=tick.plan.tier,
         pool=pool,
@@ -156,6 +163,24 @@ def explain(tick: RecordedTick, settings: TierSettings, pool: str) -> Explanatio
         steps=tuple(_step(step) for step in decision.steps),
         counterfactuals=decision.counterfactuals,
     )
+
+
+def _measured_now(tick: RecordedTick, decision: Decision, settings: TierSettings) -> str:
+    """What the pool's part of the latency is now, as measured; what is not known is left out."""
+    sample, router, slo = tick.sample(decision.pool.name), tick.newest.router, settings.slo
+    found: list[str] = []
+    if decision.pool.phase is not Phase.DECODE:
+        if sample is not None and (wait_s := sample.queue_time_mean_s.value) is not None:
+            found.append(f"prompts wait {wait_s:.2f} s")
+        if router is not None and (share := router.ttft_within_slo_ratio.value) is not None:
+            found.append(f"{share:.1%} of first tokens within {slo.ttft_s:g} s")
+    if decision.pool.phase is not Phase.PREFILL:
+        if sample is not None and (gap_s := sample.itl_mean_s.value) is not None:
+            found.append(f"{gap_s * 1000:.1f} ms mean gap between tokens")
+        shares = [seen.tpot_within_slo_ratio.value for seen in (sample, router) if seen is not None]
+        if (share := next((each for each in shares if each is not None), None)) is not None:
+            found.append(f"{share:.1%} within {slo.itl_s * 1000:g} ms")
+    return ", ".join(found)
 
 
 def _need(need: Need, *, binds: bool) -> ExplainedNeed:

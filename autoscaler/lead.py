@@ -7,7 +7,7 @@ exact to one scrape interval. Quantiles come from the last starts, with the stat
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from serving.types import PoolState
 
@@ -45,10 +45,11 @@ class LeadModel:
 def learn_lead(model: LeadModel, state: PoolState) -> LeadModel:
     """The model after one more look at the pool: starts that ended since the last look are added.
 
-    A start that was cancelled (no more replicas are ready than before) teaches nothing.
+    A start that was cancelled (no more replicas are ready than before) teaches nothing, and one
+    that ended while the pool was not seen neither: when it ended is not known.
     """
     if state.ready_replicas is None or state.starting_replicas is None:
-        return model
+        return not_seen(model)
     gone = [since for since in model.starting_since_s if since not in state.starting_since_s]
     arrived = (
         0 if model.ready_replicas is None else max(0, state.ready_replicas - model.ready_replicas)
@@ -61,3 +62,8 @@ def learn_lead(model: LeadModel, state: PoolState) -> LeadModel:
         starting_since_s=state.starting_since_s,
         ready_replicas=state.ready_replicas,
     )
+
+
+def not_seen(model: LeadModel) -> LeadModel:
+    """The model after a look that told nothing: what was starting before it is forgotten."""
+    return replace(model, starting_since_s=(), ready_replicas=None)

@@ -13,10 +13,10 @@ from dataclasses import replace
 from autoscaler.believable import believable
 from autoscaler.capacity import learn_decode, learn_prefill
 from autoscaler.demand import bin_of, demand_level
-from autoscaler.forecast import learn_errors, learn_level
-from autoscaler.lead import learn_lead
+from autoscaler.forecast import RateHistory, learn_errors, learn_level
+from autoscaler.lead import learn_lead, not_seen
 from autoscaler.state import LearnedState, PoolLearned, Want
-from autoscaler.types import Plan, PoolSettings, TierSettings
+from autoscaler.types import Demand, Plan, PoolSettings, TierSettings
 from serving.types import Observation, Phase, PhaseSample, PoolState
 
 _BINS_KEPT_S = 900.0
@@ -46,7 +46,7 @@ def _learn_pool(
     if state is not None:
         known = replace(known, state=state, lead=learn_lead(known.lead, state))
     else:
-        known = replace(known, state=None)
+        known = replace(known, state=None, lead=not_seen(known.lead))
     if sample is None:
         return replace(known, sample=None)
     prefill, decode = known.prefill, known.decode
@@ -66,9 +66,11 @@ def _learn_pool(
 
 
 def learn(state: LearnedState, observation: Observation, tier: TierSettings) -> LearnedState:
-    """The state after one more observation."""
+    """The state after one more observation; one of an earlier time than the last begins anew."""
     observation = believable(observation)
     at_s = observation.at_s
+    if state.now_s is not None and at_s < state.now_s:
+        state = until(state, at_s)
     samples = {sample.pool: sample for sample in observation.samples}
     states = {pool.pool: pool for pool in observation.pools}
     pools = tuple(
@@ -82,7 +84,9 @@ def learn(state: LearnedState, observation: Observation, tier: TierSettings) -> 
         for known, settings in zip(state.pools, tier.pools, strict=True)
     )
     bins = (*(b for b in state.bins if b.at_s > at_s - _BINS_KEPT_S), bin_of(observation))
-    demand = demand_level(bins, now_s=at_s, window_s=tier.level_window_s)
+    demand = _with_lengths(
+        demand_level(bins, now_s=at_s, window_s=tier.level_window_s), state.demand
+    )
     prefill_rate, output_rate = state.prefill_rate, state.output_rate
     if demand.prefill_tokens_per_s is not None:
         prefill_rate = learn_level(prefill_rate, at_s=at_s, per_s=demand.prefill_tokens_per_s)
@@ -99,6 +103,53 @@ def learn(state: LearnedState, observation: Observation, tier: TierSettings) -> 
         demand=demand,
         router=observation.router,
         now_s=at_s,
+    )
+
+
+def _with_lengths(demand: Demand, before: Demand) -> Demand:
+    """The demand with the last known mean lengths where the newest bins tell none.
+
+    A length is of requests, not of a moment: without it a pool would be sized for prompts of one
+    token, of which a replica does fifty times fewer tokens/s.
+    """
+    return replace(
+        demand,
+        input_tokens_mean=before.input_tokens_mean
+        if demand.input_tokens_mean is None
+        else demand.input_tokens_mean,
+        output_tokens_mean=before.output_tokens_mean
+        if demand.output_tokens_mean is None
+        else demand.output_tokens_mean,
+    )
+
+
+def until(state: LearnedState, at_s: float) -> LearnedState:
+    """The state without what is later than a time: the clock was set back to it.
+
+    What holds at any time stays: capacity, start-up times, and how well forecasts did. A pool that
+    was last known later than that counts as not seen, so that it does not shrink before it is.
+    """
+
+    def earlier(history: RateHistory) -> RateHistory:
+        return replace(history, points=tuple(p for p in history.points if p.at_s <= at_s))
+
+    pools = tuple(
+        replace(
+            known,
+            lead=not_seen(known.lead),
+            wants=tuple(want for want in known.wants if want.at_s <= at_s),
+            last_known_s=None
+            if known.last_known_s is not None and known.last_known_s > at_s
+            else known.last_known_s,
+        )
+        for known in state.pools
+    )
+    return replace(
+        state,
+        pools=pools,
+        bins=tuple(each for each in state.bins if each.at_s <= at_s),
+        prefill_rate=earlier(state.prefill_rate),
+        output_rate=earlier(state.output_rate),
     )
 
 

@@ -13,7 +13,7 @@ from autoscaler.counterfactual import counterfactuals
 from autoscaler.forecast import RateHistory, forecast
 from autoscaler.needs import NEEDS, NeedInput, aggregated_need
 from autoscaler.state import LearnedState, PoolLearned
-from autoscaler.steps import STEPS, StepInput
+from autoscaler.steps import STEPS, StepInput, is_proven
 from autoscaler.types import (
     Decision,
     Demand,
@@ -178,7 +178,10 @@ def _with_counterfactuals(decision: Decision, seen: NeedInput | None) -> Decisio
     if seen is None or decision.replicas is None:
         return decision
     return replace(
-        decision, counterfactuals=counterfactuals(seen, decision.needs, decision.replicas)
+        decision,
+        counterfactuals=counterfactuals(
+            seen, decision.needs, decision.replicas, forecast_proven=is_proven(decision.forecast)
+        ),
     )
 
 

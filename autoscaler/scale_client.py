@@ -10,8 +10,12 @@ from typing import Any
 
 import aiohttp
 
+from autoscaler.json_answer import AS_IS, json_object
 from serving.errors import Unavailable
 from serving.types import PoolId
+
+MOST_REPLICAS = 1_000_000
+"""No pool is asked to have more: a larger number is a mistake on the other side."""
 
 
 class ScaleClient:
@@ -31,18 +35,23 @@ class ScaleClient:
     async def _call(self, method: str, pool: str, body: Any = None) -> dict[str, Any]:
         try:
             async with self._session.request(
-                method, self._url(pool), json=body, timeout=self._timeout
+                method,
+                self._url(pool),
+                json=body,
+                timeout=self._timeout,
+                headers=AS_IS,
+                allow_redirects=False,
             ) as answer:
                 if answer.status != 200:
                     raise Unavailable(
                         f"scale endpoint of {pool} answered {answer.status} to {method}"
                     )
-                found = await answer.json()
+                found = await json_object(answer, who=f"scale endpoint of {pool}")
         except (TimeoutError, aiohttp.ClientError, ValueError) as error:
             raise Unavailable(
-                f"scale endpoint of {pool}: {str(error) or type(error).__name__}"
+                f"scale endpoint of {pool}: {str(error)[:200] or type(error).__name__}"
             ) from error
-        if not isinstance(found, dict) or not isinstance(found.get("spec"), dict):
+        if not isinstance(found.get("spec"), dict):
             raise Unavailable(f"scale endpoint of {pool} answered something else than a Scale")
         return found
 
@@ -50,8 +59,13 @@ class ScaleClient:
         """What the pool is asked to have now."""
         scale = await self._call("GET", pool)
         replicas = scale["spec"].get("replicas")
-        if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
-            raise Unavailable(f"scale endpoint of {pool} gave replicas {replicas!r}")
+        if not isinstance(replicas, int) or isinstance(replicas, bool):
+            raise Unavailable(f"scale endpoint of {pool} gave replicas {repr(replicas)[:40]}")
+        if not 0 <= replicas <= MOST_REPLICAS:
+            raise Unavailable(
+                f"scale endpoint of {pool} gave {str(replicas)[:40]} replicas, "
+                f"which is not between 0 and {MOST_REPLICAS}"
+            )
         return replicas
 
     async def scale(self, pool: PoolId, replicas: int, *, epoch: int) -> None:

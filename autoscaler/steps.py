@@ -69,6 +69,11 @@ def _blind_s(seen: StepInput) -> float | None:
     return None if known is None else seen.now_s - known
 
 
+def is_proven(forecast: Forecast | None) -> bool:
+    """Whether a forecast was held against what came often enough to shrink by it."""
+    return forecast is not None and forecast.errors_known >= _ERRORS_BEFORE_DOWN
+
+
 def never_down_blind(proposal: Proposal, seen: StepInput) -> Proposal:
     """A pool that is not seen well enough, or not known well enough, does not shrink."""
     present = seen.present_replicas
@@ -98,8 +103,8 @@ def never_down_blind(proposal: Proposal, seen: StepInput) -> Proposal:
             Reason.CAPACITY_NOT_LEARNED,
             "too few windows of work seen to know what one replica carries",
         )
-    known = 0 if seen.forecast is None else seen.forecast.errors_known
-    if known < _ERRORS_BEFORE_DOWN:
+    if not is_proven(seen.forecast):
+        known = 0 if seen.forecast is None else seen.forecast.errors_known
         return proposal.moved(
             "never_down_blind",
             present,
@@ -193,9 +198,11 @@ def keep_limits(proposal: Proposal, seen: StepInput) -> Proposal:
     """The user's minimum and maximum hold, whatever is known."""
     low, high = seen.settings.min_replicas, seen.settings.max_replicas
     if proposal.replicas < low:
-        return proposal.moved("keep_limits", low, Reason.AT_MINIMUM)
+        words = f"{proposal.replicas} wanted, the pool's minimum is {low}"
+        return proposal.moved("keep_limits", low, Reason.AT_MINIMUM, words)
     if proposal.replicas > high:
-        return proposal.moved("keep_limits", high, Reason.AT_MAXIMUM)
+        words = f"{proposal.replicas} wanted, the pool's maximum is {high}"
+        return proposal.moved("keep_limits", high, Reason.AT_MAXIMUM, words)
     return proposal
 
 

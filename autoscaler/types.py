@@ -213,6 +213,8 @@ class Counterfactual:
     and the KV cache allow; over 1 is too much. `step_s` is the mean gap between tokens to expect,
     `None` where the pool does not decode or no gap could carry the demand. `ttft_miss_ratio` is
     the share of requests whose prompt would be late, `None` where the pool does not prefill.
+    `holds_slo` is what the models expect, not a measurement; `is_proven` says whether the capacity
+    was learned and the forecast held against what came.
     """
 
     replicas: int
@@ -221,6 +223,7 @@ class Counterfactual:
     step_s: float | None
     ttft_miss_ratio: float | None
     holds_slo: bool
+    is_proven: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

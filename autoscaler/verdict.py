@@ -46,13 +46,16 @@ _BY_A_PERSON = (Reason.PAUSED, Reason.PINNED, Reason.FLOORED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What the sentences are made of. `before` is what the pool was asked to have."""
+    """What the sentences are made of. `before` is what the pool was asked to have, `measured` what
+    users get now; empty where nothing of it is measured.
+    """
 
     decision: Decision
     before: int | None
     need: Need | None
     settings: TierSettings
     at_s: float
+    measured: str = ""
 
 
 def verdict(told: Told) -> str:
@@ -60,7 +63,12 @@ def verdict(told: Told) -> str:
     decision, before = told.decision, told.before
     if decision.replicas is None or before is None:
         return f"{decision.pool.name} is left alone: what it is asked to have is not known."
-    parts = [_what(told, before, decision.replicas), _basis(told), _smaller(told)]
+    parts = [
+        _what(told, before, decision.replicas),
+        f"Measured now: {told.measured}." if told.measured else "",
+        _basis(told),
+        _smaller(told),
+    ]
     return " ".join(part for part in parts if part)
 
 
@@ -74,7 +82,7 @@ def _what(told: Told, before: int, after: int) -> str:
         return f"{moved}: {why}."
     if reason in (Reason.AT_MINIMUM, Reason.AT_MAXIMUM):
         limit = "smallest" if reason is Reason.AT_MINIMUM else "largest"
-        return f"{moved}, the {limit} size that its limits allow."
+        return f"{moved}, the {limit} size that its limits allow{f': {why}' if why else ''}."
     if reason is Reason.DEMAND_UNKNOWN:
         return f"{moved}: its demand is not known ({why}), and unknown is not zero."
     if reason is Reason.SLO_INFEASIBLE:
@@ -114,7 +122,7 @@ def _basis(told: Told) -> str:
         f"over the {need.replica_capacity_per_s:,.0f} that one replica carries is "
         f"{need.replicas_exact:.2f}, {_rounded(need, told.settings)}."
     )
-    return sentence if said is None else f"{sentence} {_forecast(said)}"
+    return sentence if said is None else f"{sentence} {_forecast(said, told.settings)}"
 
 
 def _rounded(need: Need, settings: TierSettings) -> str:
@@ -133,12 +141,13 @@ def _kind(told: Told) -> str:
     return {Phase.PREFILL: "input", Phase.DECODE: "output", Phase.BOTH: "input or output"}[work]
 
 
-def _forecast(said: Forecast) -> str:
+def _forecast(said: Forecast, settings: TierSettings) -> str:
     return (
         f"The forecast is for {said.lead_s:.0f} s ahead, a start-up and one tick, by the "
-        f"forecaster {said.forecaster}: {said.level_per_s:,.0f} tokens/s now, "
-        f"{said.expected_per_s:,.0f} expected, {said.upper_per_s:,.0f} at the "
-        f"{said.upper_ratio:.0%} quantile, which the pool is sized for."
+        f"forecaster {said.forecaster}: {said.level_per_s:,.0f} tokens/s now (smoothed over "
+        f"{settings.level_window_s:.0f} s), {said.expected_per_s:,.0f} expected, "
+        f"{said.upper_per_s:,.0f} at the {said.upper_ratio:.0%} quantile, "
+        "which the pool is sized for."
     )
 
 
@@ -150,7 +159,7 @@ def counterfactual_of(decision: Decision, replicas: int) -> Counterfactual | Non
 def _smaller(told: Told) -> str:
     assert told.decision.replicas is not None
     found = counterfactual_of(told.decision, told.decision.replicas - 1)
-    return "" if found is None else f"With {found.replicas}: {found.words}."
+    return "" if found is None else f"With {found.replicas} the model expects: {found.words}."
 
 
 def what_would_change(told: Told) -> str:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from collector.spread import Growth, growth, odd_times
 from collector.timeline import Window
+from serving.sums import known_sum
 from serving.types import (
     HistogramReading,
     Measurement,
@@ -85,7 +86,9 @@ class Part(NamedTuple):
 class Census:
     """How many replicas should report, the share that must, and the time now.
 
-    `empty`: it is known that no replica is ready, so that nothing reported is really nothing.
+    `empty`: it is known that the pool is asked to have no replica and that none is ready, so that
+    nothing reported is really nothing. A pool that is asked to have some is never empty: where its
+    replicas are not listed, or not yet ready, what it does is unknown.
     """
 
     expected: int
@@ -127,13 +130,13 @@ def derive_phase_sample(
         parts = [_growth_part(one, g) for one, g in spreads[field]]
         values[name] = _mean(parts, census)
         if values[name].value is not None:
-            counted.append((name, math.fsum(part.weight for part in parts)))
+            counted.append((name, known_sum(part.weight for part in parts) or 0.0))
     if itl_slo_s is not None:
         within = [_within_part(one, g, itl_slo_s) for one, g in spreads["tpot"]]
         parts = [part for part in within if part is not None]
         values[WITHIN_SLO] = _mean(parts, census)
         if values[WITHIN_SLO].value is not None:
-            counted.append((WITHIN_SLO, math.fsum(part.weight for part in parts)))
+            counted.append((WITHIN_SLO, known_sum(part.weight for part in parts) or 0.0))
     steps = spreads["step_tokens"]
     values["steps_per_s"] = _sum([_rate_part(w, g.count) for w, g in steps], census)
     values["step_tokens_per_s"] = _sum([_rate_part(w, g.sum) for w, g in steps], census)
@@ -250,9 +253,7 @@ def _sum(parts: Sequence[Part], census: Census) -> Measurement:
     ready = [part.value for part in parts if part.ready]
     draining = [part.value for part in parts if not part.ready]
     scale = census.expected / len(ready) if ready else 1.0
-    return Measurement(
-        math.fsum(ready) * scale + math.fsum(draining), _age_s(parts, census), min(coverage, 1.0)
-    )
+    return _measured(known_sum([*(value * scale for value in ready), *draining]), parts, census)
 
 
 def _mean(parts: Sequence[Part], census: Census) -> Measurement:
@@ -260,11 +261,11 @@ def _mean(parts: Sequence[Part], census: Census) -> Measurement:
     coverage = _coverage(parts, census)
     if coverage is None:
         return Measurement(coverage_ratio=1.0) if census.empty else Measurement()
-    count = math.fsum(part.weight for part in parts)
-    if coverage < census.floor_ratio or count <= 0.0:
+    count = known_sum(part.weight for part in parts)
+    if coverage < census.floor_ratio or not count or count < 0.0:
         return Measurement(None, None, min(coverage, 1.0))
-    mean = math.fsum(part.value for part in parts) / count
-    return Measurement(mean, _age_s(parts, census), min(coverage, 1.0))
+    total = known_sum(part.value for part in parts)
+    return _measured(None if total is None else total / count, parts, census)
 
 
 def _hottest(parts: Sequence[Part], census: Census) -> Measurement:
@@ -274,8 +275,15 @@ def _hottest(parts: Sequence[Part], census: Census) -> Measurement:
         return Measurement(0.0, 0.0, 1.0) if census.empty else Measurement()
     if coverage < census.floor_ratio:
         return Measurement(None, None, coverage)
-    hottest = max(part.value for part in parts)
-    return Measurement(hottest, _age_s(parts, census), min(coverage, 1.0))
+    return _measured(max(part.value for part in parts), parts, census)
+
+
+def _measured(value: float | None, parts: Sequence[Part], census: Census) -> Measurement:
+    """The value with its age and coverage; what is too large for a number is not known."""
+    coverage = min(_coverage(parts, census) or 0.0, 1.0)
+    if value is None or not math.isfinite(value):
+        return Measurement(None, None, coverage)
+    return Measurement(value, _age_s(parts, census), coverage)
 
 
 def _coverage(parts: Sequence[Part], census: Census) -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -114,6 +114,7 @@ def read_groups(document: object, *, where: str = "http_sd") -> Discovered:
             targets.append(Target(name=name, url=url))
         elif labels.get(f"{META}stage"):
             stages[name] = _one_of(StartStage, labels[f"{META}stage"], place)
+    _distinct([router.name for router in routers], members, where)
     return Discovered(
         members=members,
         phases=phases,
@@ -121,6 +122,15 @@ def read_groups(document: object, *, where: str = "http_sd") -> Discovered:
         routers=tuple(routers),
         stages=stages,
     )
+
+
+def _distinct(routers: Sequence[str], members: Mapping[str, Member], where: str) -> None:
+    """Pages are told apart by name: a router must not share a replica's or another router's."""
+    for index, name in enumerate(routers):
+        if name in members:
+            raise Unavailable(f"{where}: a router and a replica are both named {name!r}")
+        if name in routers[:index]:
+            raise Unavailable(f"{where}: router {name!r} is listed twice")
 
 
 def static(

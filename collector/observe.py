@@ -78,24 +78,28 @@ def step(
     readings: Mapping[str, ReplicaReading],
     router: RouterReading | None,
     pools: Sequence[PoolState],
-    members: Mapping[str, Member],
+    members: Mapping[str, Member] | None,
     slo: Slo | None,
     settings: ObserverSettings = DEFAULT,
     problems: Mapping[str, str] | None = None,
 ) -> tuple[ObserverState, Observation]:
     """The next state and what was seen: one sample for each pool, and the router's.
 
-    `problems` says by replica name (or `ROUTER`) why there is no reading. A step that does not
-    move the clock on sees no window: its rates are unknown.
+    `problems` says by replica name (or `ROUTER`) why there is no reading; `members` is `None` when
+    there is no list at all. A step that does not move the clock on sees no window: its rates are
+    unknown; one that moves it back begins anew, since no window spans such a step.
     """
     why = problems or {}
+    listed = {} if members is None else members
+    if state.at_s is not None and now_s < state.at_s:
+        state = ObserverState(states=state.states, said=state.said)
     patience = settings.patience
     start_s = state.at_s if state.at_s is not None else now_s
     tracks: dict[str, Track[ReplicaReading]] = {}
     windows: dict[str, list[ReplicaWindow]] = {pool.pool.name: [] for pool in pools}
     said: dict[str, list[str]] = {pool.pool.name: [] for pool in pools}
-    for name in sorted(members):
-        member = members[name]
+    for name in sorted(listed):
+        member = listed[name]
         reading, track = readings.get(name), state.replicas.get(name)
         if reading is None:
             if track is not None:
@@ -119,10 +123,11 @@ def step(
     samples: list[PhaseSample] = []
     for pool in pools:
         key = pool.pool.name
-        listed = sum(1 for m in members.values() if m.pool == key and m.state is ReplicaState.READY)
+        own = [member.state for member in listed.values() if member.pool == key]
+        expected = max(own.count(ReplicaState.READY), pool.ready_replicas or 0)
         census = Census(
-            expected=max(listed, pool.ready_replicas or 0),
-            empty=listed == 0 and pool.ready_replicas == 0,
+            expected=expected,
+            empty=expected == 0 and pool.ready_replicas == 0 and pool.desired_replicas == 0,
             floor_ratio=settings.coverage_floor_ratio,
             now_s=now_s,
         )
@@ -132,7 +137,7 @@ def step(
             census=census,
             window_start_s=start_s,
             itl_slo_s=slo.itl_s if slo is not None else None,
-            problems=said[key],
+            problems=(*_unlisted(pool, own, no_list=members is None), *said[key]),
         )
         changed, known[key] = _aged(sample, MEASUREMENTS, known.get(key, {}), now_s)
         samples.append(replace(sample, **changed) if changed else sample)
@@ -147,12 +152,12 @@ def step(
     following = ObserverState(
         at_s=now_s,
         replicas=tracks,
-        states={name: member.state for name, member in members.items()},
+        states={name: member.state for name, member in listed.items()},
         router=track_router,
         known_at_s=known,
         said=once,
     )
-    strays = sorted(readings.keys() - members.keys())
+    strays = sorted(readings.keys() - listed.keys())
     return following, Observation(
         at_s=now_s,
         samples=tuple(samples),
@@ -160,6 +165,17 @@ def step(
         pools=tuple(pools),
         problems=tuple(f"{name}: a page of no known replica" for name in strays),
     )
+
+
+def _unlisted(pool: PoolState, own: Sequence[ReplicaState], *, no_list: bool) -> list[str]:
+    """Why nothing is known of a pool that is asked to have replicas of which none is listed."""
+    if own or pool.desired_replicas == 0:
+        return []
+    if no_list:
+        return ["the list of replicas did not come"]
+    asked = pool.desired_replicas
+    have = "nobody says how many" if asked is None else f"{asked}"
+    return [f"the list names no replica of a pool that is asked to have {have}"]
 
 
 def _router(

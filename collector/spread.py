@@ -12,6 +12,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from operator import le, mul, sub
 
+from serving.sums import known_sum
 from serving.types import HistogramReading, ReplicaReading
 
 
@@ -46,8 +47,9 @@ class Growth:
         if min(buckets) < 0.0:
             return None
         index = bisect_left(self.bounds, limit_s)
-        least = math.fsum(buckets[:index])
-        most = math.fsum(buckets[: index + 1])
+        least, most = known_sum(buckets[:index]), known_sum(buckets[: index + 1])
+        if least is None or most is None:
+            return None
         return (most if limit_s in self.bounds else least), most
 
 

@@ -150,7 +150,12 @@ def run_backtests(asked: BacktestRequest, console: Console) -> list[Score]:
         def played(row: Score) -> None:
             progress.update(task, description=f"plays; last: {row.policy}", advance=1)
 
-        peers = Peers(workload, processes=max(1, min(4, os.cpu_count() or 1)), on_played=played)
+        peers = Peers(
+            workload,
+            processes=max(1, min(4, os.cpu_count() or 1)),
+            on_played=played,
+            say=console.print,
+        )
         try:
             rows = _rows(peers, choices, loaded, peak)
         finally:

@@ -1,7 +1,8 @@
 """The command line: finds the command, and turns the two errors into one sentence and an exit code.
 
-Exit codes: 0 done, 2 something a person must put right, 3 something outside did not answer,
-130 interrupted. Command modules stay light: they import what they need when they are called.
+Exit codes: 0 done, 1 a check found something, 2 something a person must put right, 3 something
+outside did not answer, 130 interrupted, 143 ended by a signal. Command modules stay light: they
+import what they need when they are called.
 """
 
 from __future__ import annotations

@@ -7,8 +7,10 @@ and never what is in it.
 from __future__ import annotations
 
 import multiprocessing
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 
 from autoscaler.policies import Capacity
 from phasewise.backtesting import PolicyChoice, backtest
+from phasewise.ending import end_with_parent
 from phasewise.scoring import Score
 from phasewise.search import cheapest_match, sweep_headroom, sweep_sizes
 from phasewise.workload import (
@@ -27,7 +30,7 @@ from phasewise.workload import (
     scaled,
     trace_means,
 )
-from serving.errors import Misconfigured
+from serving.errors import Misconfigured, Unavailable
 from serving.schema.tier import Tier, load_tier
 from serving.simulation.readings import RouterSource
 from serving.simulation.trace_files import TRACES, packaged_trace
@@ -37,6 +40,7 @@ from serving.types import Slo
 DEFAULT_TARGET_RATIO = 0.99  # what peers are matched to where phasewise does not play
 # simulations that each row may take; with ours they are the twelve of the demo
 STATIC_PEAK_RUNS, BEST_STATIC_RUNS, HEADROOM_RUNS = 1, 4, 3
+COARSE_HEADROOM_RATIO = 0.05  # points further apart say little of what lies between
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,13 @@ class Loaded:
 
 def trace_path(trace: str) -> Path:
     """A packaged trace by its name, else a file."""
+    if not trace:
+        raise Misconfigured(
+            "no trace is named",
+            where="--trace",
+            found="nothing",
+            expected=f"one of {', '.join(TRACES)}, or a .csv(.gz) file",
+        )
     return packaged_trace(trace) if trace in TRACES else Path(trace)
 
 
@@ -153,25 +164,46 @@ def likely_size(peak: tuple[int, int], need: MeanNeed) -> tuple[int, int]:
 
 
 class Peers:
-    """Plays the peers while ours runs elsewhere. `on_played` is called after each simulation."""
+    """Plays the peers while ours runs elsewhere. `on_played` is called after each simulation.
+
+    `say` is told if simulations have to be ended. One at a time in a process: it ends them all.
+    """
 
     def __init__(
-        self, workload: Workload, *, processes: int, on_played: Callable[[Score], None]
+        self,
+        workload: Workload,
+        *,
+        processes: int,
+        on_played: Callable[[Score], None],
+        say: Callable[[str], None],
     ) -> None:
         self._workload = workload
         self._on_played = on_played
+        self._say = say
+        self._plays: list[Future[Score]] = []
         self._pool = ProcessPoolExecutor(
-            max_workers=processes, mp_context=multiprocessing.get_context("spawn")
+            max_workers=processes,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=end_with_parent,
         )
         self._threads = ThreadPoolExecutor(max_workers=4)
 
     def close(self) -> None:
-        """End the processes; what was not begun is dropped, what runs is waited for.
-
-        Without the wait the interpreter would close a pipe under the pool's own thread.
-        """
+        """End the processes, also those that still play; what was not begun is dropped."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        unfinished = not all(job.done() for job in self._plays)
+        if unfinished:
+            self._say("stopping…")
+        # waited for, or the interpreter would close a pipe under the pool's own thread
+        ending = threading.Thread(
+            target=self._pool.shutdown, kwargs={"wait": True, "cancel_futures": True}
+        )
+        ending.start()
+        while ending.is_alive():
+            if unfinished:  # each time anew: the pool may just have been starting some
+                for process in multiprocessing.active_children():
+                    process.kill()
+            ending.join(0.1)
 
     def submit(self, work: Callable[..., Score], *arguments: Any) -> Future[Score]:
         """Let some of it run while the caller does something else."""
@@ -179,7 +211,14 @@ class Peers:
 
     def play(self, choice: PolicyChoice) -> Score:
         """One simulation in a process of its own; waits for it."""
-        row = self._pool.submit(play, self._workload, choice).result()
+        try:
+            job = self._pool.submit(play, self._workload, choice)
+            self._plays.append(job)
+            row = job.result()
+        except BrokenProcessPool as error:
+            raise Unavailable(
+                "a simulation was ended from outside, as the system does when memory is short"
+            ) from error
         self._on_played(row)
         return row
 
@@ -226,13 +265,39 @@ class Peers:
 
 def _fair(scores: Sequence[Score], target_ratio: float) -> Score:
     row, matched = cheapest_match(scores, target_ratio)
-    return replace(row, matched=matched)
+    bracket = headroom_bracket(row, scores, target_ratio) if matched else None
+    return replace(row, matched=matched, headroom_bracket=bracket)
+
+
+def headroom_bracket(
+    row: Score, scores: Sequence[Score], target_ratio: float
+) -> tuple[float, float] | None:
+    """The next smaller headroom that misses the target, and a matching row's own.
+
+    `None` where they are close, and where no smaller one was played: nothing is known below then.
+    """
+    high = row.headroom_ratio
+    if high is None:
+        return None
+    under = [
+        s.headroom_ratio
+        for s in scores
+        if s.attainment_ratio < target_ratio
+        and s.headroom_ratio is not None
+        and s.headroom_ratio < high
+    ]
+    if not under or high - max(under) <= COARSE_HEADROOM_RATIO + 1e-9:
+        return None
+    return max(under), high
 
 
 def comparison_json(
     rows: Sequence[Score], *, trace: str, slo: Slo, seed: int, extra: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The comparison as one document; phases are in lower case, unknown quantiles are null."""
+    """The comparison as one document; phases are in lower case, unknown quantiles are null.
+
+    `replicas` is over `replicas_window_s`, and null where nothing was played in it.
+    """
     policies: dict[str, Any] = {}
     for row in rows:
         policy: dict[str, Any] = {
@@ -244,10 +309,16 @@ def comparison_json(
             "itl_s": row.itl_s,
             "scaling_actions": row.scaling_actions,
             "reversals": row.reversals,
-            "replicas": {phase: asdict(spread) for phase, spread in row.replicas.items()},
+            "unfinished_requests": row.unfinished_requests,
+            "replicas": {
+                phase: None if spread is None else asdict(spread)
+                for phase, spread in row.replicas.items()
+            },
         }
         if row.headroom_ratio is not None:
             policy["headroom_ratio"] = row.headroom_ratio
+        if row.headroom_bracket is not None:
+            policy["headroom_bracket"] = list(row.headroom_bracket)
         if row.matched is not None:
             policy["matched"] = row.matched
         if row.sizes:
@@ -257,6 +328,7 @@ def comparison_json(
         "trace": trace,
         "slo": {"ttft_s": slo.ttft_s, "itl_s": slo.itl_s},
         "seed": seed,
+        "replicas_window_s": list(rows[0].replicas_window_s) if rows else None,
         **(extra or {}),
         "policies": policies,
     }

@@ -120,8 +120,6 @@ async def _ours(
 ) -> Score:
     settings = tier_settings(loaded.tier)
     sizes = loaded.need.initial(loaded.tier)
-    for suffix in ("", "-wal", "-shm"):
-        Path(f"{asked.ledger_file}{suffix}").unlink(missing_ok=True)
     changes: list[tuple[float, str, int]] = []
 
     def on_tick(plan: Plan, observations: tuple[Observation, ...]) -> None:
@@ -160,7 +158,10 @@ async def _rows(
     """Ours first, then the peers; the console page stays until the last of them is played."""
     peak = peak_sizes(loaded.requests, loaded.need.capacity)
     peers = Peers(
-        workload, processes=max(1, min(4, (os.cpu_count() or 2))), on_played=screen.played
+        workload,
+        processes=max(1, min(4, (os.cpu_count() or 2))),
+        on_played=screen.played,
+        say=console.print,
     )
     async with AsyncExitStack() as stack:
         stack.callback(peers.close)

@@ -14,17 +14,24 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from phasewise.times import when
 from phasewise.watching import Watched
 
 UNKNOWN = "unknown"
+_COUNTED = ("requests", "replicas", "tokens")
+_BYTES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def number(value: object, places: int = 2) -> str:
-    """A number as it is said to a person; what is not known says so."""
+    """A number as it is said to a person; what is not known says so.
+
+    A float has the fewer decimals the larger it is: three digits or so are said.
+    """
     if value is None:
         return UNKNOWN
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000.0 else f"{value:,.{places}f}"
+        fewer = 2 if abs(value) >= 100.0 else 1 if abs(value) >= 10.0 else 0
+        return f"{value:,.{max(0, places - fewer)}f}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -46,7 +53,11 @@ def measured(value: float | None, unit: str) -> str:
         return share(value)
     if unit == "s":
         return milliseconds(value) if value < 1.0 else f"{value:.2f} s"
-    return f"{number(value)} {unit}".strip()
+    if unit == "bytes/s":
+        scale, prefix = next((s for s in _BYTES if value >= s[0]), (1.0, ""))
+        return f"{number(value / scale)} {prefix}B/s"
+    whole = float(value).is_integer() and unit in _COUNTED
+    return f"{number(int(value) if whole else value)} {unit}".strip()
 
 
 def _table(*columns: str, right: Iterable[int] = ()) -> Table:
@@ -101,9 +112,21 @@ def _steps(rows: Iterable[Mapping[str, Any]]) -> Table:
     return table
 
 
+def _expected(row: Mapping[str, Any]) -> str:
+    if not row.get("is_proven", True):
+        return "would be kept" if row["holds_slo"] else "would not"
+    return "holds" if row["holds_slo"] else "does not hold"
+
+
 def _sizes(rows: Iterable[Mapping[str, Any]], decided: int | None) -> Table:
     table = _table(
-        "replicas", "used", "gap to expect", "late prompts", "SLO", "in words", right=(0, 1, 2, 3)
+        "replicas",
+        "used",
+        "gap to expect",
+        "late prompts",
+        "SLO (model)",
+        "in words",
+        right=(0, 1, 2, 3),
     )
     for row in rows:
         gap_s, missed = row["step_s"], row["ttft_miss_ratio"]
@@ -112,7 +135,7 @@ def _sizes(rows: Iterable[Mapping[str, Any]], decided: int | None) -> Table:
             share(row["utilisation_ratio"]),
             "" if gap_s is None else milliseconds(gap_s),
             "" if missed is None else share(missed, 2),
-            "holds" if row["holds_slo"] else "does not hold",
+            _expected(row),
             row["words"],
         )
     return table
@@ -121,7 +144,8 @@ def _sizes(rows: Iterable[Mapping[str, Any]], decided: int | None) -> Table:
 def _forecast(found: Mapping[str, Any]) -> Text:
     return Text(
         f"{found['forecaster']} at a lead of {found['lead_s']:.0f} s: "
-        f"{number(found['level_per_s'])} tokens/s now, {number(found['expected_per_s'])} expected, "
+        f"{number(found['level_per_s'])} tokens/s now (smoothed), "
+        f"{number(found['expected_per_s'])} expected, "
         f"{number(found['upper_per_s'])} at the {share(found['upper_ratio'], 0)} quantile; held "
         f"against what came {found['errors_known']} times"
     )
@@ -131,7 +155,7 @@ def explanation(found: Mapping[str, Any]) -> RenderableType:
     """The whole explanation, verdict first."""
     title = Text(
         f"{found['tier']}/{found['pool']} ({found['phase']}), tick {found['epoch']} at "
-        f"{found['at_s']:.0f} s: {number(found['before'])} -> {number(found['after'])} replicas",
+        f"{when(found['at_s'])}: {number(found['before'])} -> {number(found['after'])} replicas",
         style="bold",
     )
     parts: list[RenderableType] = [title, Text(found["verdict"]), Text(found["what_would_change"])]

@@ -13,7 +13,7 @@ from phasewise.backtesting import DRAIN_S, end_of
 from phasewise.comparison import DEFAULT_TARGET_RATIO, Loaded, Workload
 from phasewise.report_charts import cost_chart, good_chart, offered_charts, replicas_chart
 from phasewise.scoring import Score
-from phasewise.table import WORD_COLUMNS, cells, headings, unmatched_note
+from phasewise.table import WORD_COLUMNS, cells, headings, notes
 from phasewise.tier_setup import simulation_plan
 from phasewise.workload import SPREAD_S
 from serving.schema.tier import Tier
@@ -41,7 +41,7 @@ def report_model(workload: Workload, loaded: Loaded, rows: Sequence[Score]) -> R
             rows=tuple(cells(row) for row in rows),
             word_columns=WORD_COLUMNS,
             emphasised=ours,
-            note=unmatched_note(rows),
+            note=notes(rows),
         ),
         charts=(
             *offered_charts(loaded.requests, end_s),
@@ -94,7 +94,8 @@ def _notes(tier: Tier, rows: Sequence[Score]) -> tuple[tuple[str, str], ...]:
             f"(prefill, transfer of the KV cache and waiting included), and the mean gap between "
             f"its own output tokens was at most {slo.itl_s * 1000:g} ms. A request that failed, or "
             f"had not finished {DRAIN_S:g} s after the last arrival, is not good. Attainment is "
-            "good requests divided by all requests.",
+            "good requests divided by all requests. TTFT counts a request without a first token as "
+            "slower than any other; ITL is that of finished requests.",
         ),
         (
             "Hours",

@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 
+from autoscaler.json_answer import AS_IS, json_object, number_in
 from autoscaler.scale_client import ScaleClient
 from autoscaler.types import TierSettings
 from collector.discovery import Discovered, discover
@@ -42,6 +43,7 @@ class LockstepClock:
     ) -> None:
         self._session = session
         self._url = base_url.rstrip("/")
+        self._who = f"the clock at {self._url}"
         self._interval_s = interval_s
         self._until_s = until_s
         self._speed = speed
@@ -52,20 +54,31 @@ class LockstepClock:
     async def _call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         try:
             async with self._session.request(
-                method, self._url + path, json=body, timeout=self._timeout
+                method,
+                self._url + path,
+                json=body,
+                timeout=self._timeout,
+                headers=AS_IS,
+                allow_redirects=False,
             ) as answer:
-                found = await answer.json()
-                if answer.status != 200 or not isinstance(found, dict):
-                    raise Unavailable(f"the clock at {self._url} answered {answer.status}: {found}")
+                if answer.status != 200:
+                    raise Unavailable(f"{self._who} answered {answer.status} to {method}")
+                return await json_object(answer, who=self._who)
         except (TimeoutError, aiohttp.ClientError, ValueError) as error:
-            why = str(error) or type(error).__name__
-            raise Unavailable(f"the clock at {self._url} does not answer: {why}") from error
-        return found
+            why = str(error)[:200] or type(error).__name__
+            raise Unavailable(f"{self._who} does not answer: {why}") from error
+
+    def _time_in(self, answer: dict[str, Any]) -> float:
+        """The answer's time; virtual time never goes back."""
+        now_s = number_in(answer, "now_s", who=self._who)
+        if self._now_s is not None and now_s < self._now_s:
+            raise Unavailable(f"{self._who} went back from {self._now_s:.3f} to {now_s:.3f} s")
+        return now_s
 
     async def next_scrape(self) -> float | None:
         """Move virtual time on; `None` at the end of the trace or of the time given."""
         if self._now_s is None:
-            self._now_s = float((await self._call("GET", "/clock"))["now_s"])
+            self._now_s = self._time_in(await self._call("GET", "/clock"))
         if self._until_s is not None and self._now_s >= self._until_s - 1e-9:
             return None
         if self._speed is not None:
@@ -76,7 +89,7 @@ class LockstepClock:
         answer = await self._call("POST", "/clock/advance", {"seconds": self._interval_s})
         if self._until_s is None and answer.get("finished"):
             return None
-        self._now_s = float(answer["now_s"])
+        self._now_s = self._time_in(answer)
         return self._now_s
 
 
@@ -138,6 +151,8 @@ class HttpTier:
         )
         if router_problem is not None:
             why[ROUTER] = router_problem
+        elif found is not None and not found.routers and self._state.router is not None:
+            why[ROUTER] = "the list names no router any more"
         members = None if found is None else found.members
         self._state, observation = step(
             self._state,
@@ -145,7 +160,7 @@ class HttpTier:
             readings=readings,
             router=router,
             pools=pool_states(self._settings.pools, members, desired, now_s=now_s),
-            members=listed.members,
+            members=members,
             slo=self._settings.slo,
             settings=self._observer,
             problems=why,

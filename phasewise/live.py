@@ -1,6 +1,7 @@
 """Our own policy over real HTTP: the tier in a process of its own, the loop in this one.
 
-What the demo runs. The tier's process is ended whatever happens here.
+What the demo runs. The tier's process is ended whatever happens here, and ends by itself if this
+one is killed: it holds the other end of a pipe.
 """
 
 from __future__ import annotations
@@ -54,8 +55,12 @@ class TierProcess:
                 async with asyncio.timeout(_STOPS_WITHIN_S):
                     await self.process.wait()
             except TimeoutError:
-                self.process.kill()
-                await self.process.wait()
+                await _kill(self.process)
+
+
+async def _kill(process: asyncio.subprocess.Process) -> None:
+    process.kill()
+    await process.wait()
 
 
 async def start_tier(arguments: Sequence[str]) -> TierProcess:
@@ -65,7 +70,9 @@ async def start_tier(arguments: Sequence[str]) -> TierProcess:
         "-m",
         "phasewise",
         "simulate",
+        "--until-stdin-closes",
         *arguments,
+        stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -80,9 +87,11 @@ async def start_tier(arguments: Sequence[str]) -> TierProcess:
             raise Unavailable(f"the simulated tier did not start: {why[-300:]}")
         found: dict[str, Any] = json.loads(line)
     except (TimeoutError, ValueError) as error:
-        process.kill()
-        await process.wait()
+        await _kill(process)
         raise Unavailable(f"the simulated tier did not say where it listens: {error}") from error
+    except asyncio.CancelledError:
+        await _kill(process)
+        raise
     return TierProcess(
         control=found["control"], http_sd=found["http_sd"], end_s=found["end_s"], process=process
     )
@@ -103,7 +112,7 @@ async def steer(
     policy = Phasewise(settings)
     meter = meter_of(sinks, settings.slo)
     async with AsyncExitStack() as stack:
-        ledger = Ledger(ledger_file)
+        ledger = Ledger(ledger_file, fresh=True)
         stack.callback(ledger.close)
         session = await stack.enter_async_context(aiohttp.ClientSession())
         scraper = await stack.enter_async_context(Scraper())

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+import structlog
+
 from autoscaler.ledger import Ledger
 from autoscaler.plan_codec import PlanMode, PublishedPlan, dump_published, load_published
 from autoscaler.state import LearnedState
@@ -18,6 +20,8 @@ from autoscaler.types import Plan, TierSettings
 from phasewise.places import plan_file
 from serving.errors import Misconfigured
 from serving.types import Observation
+
+_log = structlog.get_logger("phasewise")
 
 
 class LedgerRecorder:
@@ -48,13 +52,24 @@ class LedgerRecorder:
         ledger.begin(state, settings, version=self._version)
 
     def record(self, observations: Sequence[Observation], plan: Plan, state: LearnedState) -> None:
-        """One tick into the ledger, then the plan for everyone else."""
-        self._ledger.append(observations, plan, state, self._settings, version=self._version)
+        """One tick into the ledger, then the plan for everyone else.
+
+        What fails fails before the tick is in the ledger: then it never was, and may come again.
+        """
         if plan.epoch % 40 == 0:
             self._ledger.trim(now_s=plan.at_s, max_age_s=self._max_age_s, max_bytes=self._max_bytes)
+        self._ledger.append(observations, plan, state, self._settings, version=self._version)
         self._written += 1
         published = PublishedPlan(mode=self._mode, plan=plan, written=self._written)
-        replace_file(self._plan_file, dump_published(published))
+        try:
+            replace_file(self._plan_file, dump_published(published))
+        except OSError as error:  # the tick is in the ledger: it counts, whoever reads the file
+            _log.warning(
+                "the plan could not be published: whoever reads it sees an old one and holds; see "
+                "to the folder's space and rights",
+                file=str(self._plan_file),
+                why=str(error),
+            )
 
 
 def written_so_far(file: Path) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from autoscaler.ledger import Ledger
 from autoscaler.replay import replay
+from phasewise.times import when
 
 _SHOWN = 20
 
@@ -22,7 +23,7 @@ def replay_file(path: Path, say: Callable[[str], None]) -> int:
                 different += 1
                 if different <= _SHOWN:
                     for difference in replayed.differences:
-                        say(f"tick {replayed.epoch} at {replayed.at_s:g} s: {difference}")
+                        say(f"tick {replayed.epoch} at {when(replayed.at_s)}: {difference}")
     finally:
         ledger.close()
     say(f"{path}: {ticks} ticks replayed, {different} come out otherwise")

@@ -26,6 +26,7 @@ from phasewise.console import Show, console_of
 from phasewise.http_tier import HttpTier, LockstepClock, WallClock
 from phasewise.overrides import OverriddenSource
 from phasewise.places import ledger_path
+from phasewise.problem_log import ProblemLog
 from phasewise.recording import LedgerRecorder
 from phasewise.settings import Mode, Settings, TierEntry
 from phasewise.telling import Telling, telling
@@ -56,8 +57,6 @@ def log_plan(plan: Plan, observations: tuple[Observation, ...]) -> None:
             reason=str(decision.reason),
             words=decision.words,
         )
-    for problem in newest.problems:
-        _log.warning("source has a problem; its values are unknown until it answers", why=problem)
 
 
 def clock_of(
@@ -121,10 +120,12 @@ async def run_tier(
         show(board)
 
         meter = told.meter(tier.slo)
+        problems = ProblemLog(tier.name)
 
         def on_tick(plan: Plan, observations: tuple[Observation, ...]) -> None:
             meter.on_tick(plan, observations)
             log_plan(plan, observations)
+            problems.note(observations)
             board.note(plan, observations)
 
         recorder = LedgerRecorder(

@@ -1,7 +1,9 @@
 """What a run achieved and what it cost: one row of the comparison. Pure: no clock, no network.
 
 A request is good if its time to first token and its own mean gap between tokens meet the targets;
-what did not finish missed. Hours count every provisioned accelerator: starting, ready, draining.
+what did not finish missed. Gaps are those of finished requests alone; one that never got a first
+token counts as slower than any. Hours count every provisioned accelerator: starting, ready,
+draining.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class Score:
 
     Timelines are (time, replicas) by phase, changes only. Ready ones serve; wanted ones are what
     the policy had asked for. `minutes` are (arrived, good) requests by minute of arrival.
+    `replicas` is over `replicas_window_s`; `None` where the run was over before it.
     """
 
     policy: str
@@ -48,8 +51,11 @@ class Score:
     itl_s: dict[str, float | None]
     scaling_actions: int
     reversals: int
-    replicas: dict[str, Spread]
+    replicas: dict[str, Spread | None]
+    replicas_window_s: tuple[float, float] = REPLICA_WINDOW_S
+    unfinished_requests: int = 0
     headroom_ratio: float | None = None
+    headroom_bracket: tuple[float, float] | None = None
     matched: bool | None = None
     sizes: dict[str, int] = field(default_factory=dict)
     ready_timeline: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
@@ -69,8 +75,11 @@ class Score:
 
 def spread_over_time(
     timeline: Sequence[tuple[float, int]], *, from_s: float, to_s: float
-) -> Spread:
-    """Quantiles of a step function, weighted by how long each value held."""
+) -> Spread | None:
+    """Quantiles of a step function, weighted by how long each value held.
+
+    `None` where it has no value in the window: nothing was measured, which is not zero.
+    """
     held: dict[int, float] = {}
     for index, (at_s, replicas) in enumerate(timeline):
         end_s = timeline[index + 1][0] if index + 1 < len(timeline) else math.inf
@@ -79,7 +88,7 @@ def spread_over_time(
             held[replicas] = held.get(replicas, 0.0) + lasted_s
     total_s = sum(held.values())
     if total_s <= 0.0:
-        return Spread(min=0.0, p10=0.0, mean=0.0, p90=0.0, max=0.0)
+        return None
     ordered = sorted(held)
 
     def quantile(ratio: float) -> float:
@@ -97,6 +106,12 @@ def spread_over_time(
         p90=quantile(0.9),
         max=float(ordered[-1]),
     )
+
+
+def replica_window(end_s: float) -> tuple[float, float]:
+    """Minutes 10 to 55, or until a run's end within them; a shorter run leaves the window empty."""
+    from_s, to_s = REPLICA_WINDOW_S
+    return from_s, min(to_s, end_s) if end_s > from_s else to_s
 
 
 def actions_and_reversals(changes: Sequence[tuple[float, str, int]]) -> tuple[int, int]:
@@ -152,11 +167,10 @@ def score(
         str(phase): sum_timelines([timelines[p.name] for p in pools if p.phase is phase])
         for phase in phases
     }
+    window_s = replica_window(outcome["now_s"])
     replicas = {
         phase: spread_over_time(
-            timeline,
-            from_s=REPLICA_WINDOW_S[0],
-            to_s=min(REPLICA_WINDOW_S[1], outcome["now_s"]),
+            timeline, from_s=window_s[0], to_s=min(window_s[1], outcome["now_s"])
         )
         for phase, timeline in ready.items()
     }
@@ -174,6 +188,8 @@ def score(
         scaling_actions=actions,
         reversals=reversals,
         replicas=replicas,
+        replicas_window_s=window_s,
+        unfinished_requests=requests - int(outcome["finished_requests"]),
         headroom_ratio=headroom_ratio,
         ready_timeline=ready,
         wanted_timeline={
@@ -195,7 +211,7 @@ def _wanted(
     return wanted
 
 
-def _quantiles(distribution: Mapping[str, float] | None) -> dict[str, float | None]:
+def _quantiles(distribution: Mapping[str, float | None] | None) -> dict[str, float | None]:
     if distribution is None:
         return {"p50": None, "p99": None}
     return {"p50": distribution["p50"], "p99": distribution["p99"]}

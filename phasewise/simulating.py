@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import cast, get_args
 
 from phasewise.comparison import resolve_volume, trace_path
+from phasewise.ending import on_closed_stdin
 from phasewise.tier_setup import simulation_plan
 from phasewise.workload import SPREAD_S, mean_need, scaled, trace_means
 from serving.errors import Misconfigured
@@ -34,6 +35,7 @@ class SimulationRequest:
     lockstep: bool
     speed: float
     initial: str | None
+    until_stdin_closes: bool = False
 
 
 def initial_of(text: str | None, tier: Tier) -> dict[str, int] | None:
@@ -67,7 +69,10 @@ def build(asked: SimulationRequest, *, start_s: float) -> SimulatedTier:
 
 
 async def simulate(asked: SimulationRequest, *, announce: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM; announces one line of JSON once everything listens."""
+    """Serve until SIGINT or SIGTERM; announces one line of JSON once everything listens.
+
+    Where asked, also until standard input closes: what was started by another ends with it.
+    """
     if asked.router_page not in get_args(RouterPageKind):
         raise Misconfigured(
             "no such router page",
@@ -86,6 +91,11 @@ async def simulate(asked: SimulationRequest, *, announce: Callable[[str], None])
         raise Misconfigured(
             "no such speed", where="--speed", found=f"{asked.speed:g}", expected="0 to 10000"
         )
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, ended.set)
+    if asked.until_stdin_closes:
+        on_closed_stdin(lambda: loop.call_soon_threadsafe(ended.set))
     # on the wall clock its times are Unix times, as those of whoever looks at it
     start_s = 0.0 if asked.lockstep else time.time()  # noqa: TID251 - the edge
     server = SimulatedTierServer(
@@ -95,9 +105,6 @@ async def simulate(asked: SimulationRequest, *, announce: Callable[[str], None])
         speed=asked.speed,
         port=asked.port,
     )
-    ended = asyncio.Event()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(name, ended.set)
     async with server:
         announce(
             json.dumps(

@@ -60,6 +60,24 @@ def unmatched_note(rows: Sequence[Score]) -> str | None:
     return f"(*) none of the points played attains {enough}; the best one"
 
 
+def unfinished_note(rows: Sequence[Score]) -> str | None:
+    """Which policies left requests unfinished, and how many; `None` if none did."""
+    left = [
+        f"{row.policy} {row.unfinished_requests:,} of {row.requests:,}"
+        for row in rows
+        if row.unfinished_requests
+    ]
+    if not left:
+        return None
+    return f"requests that did not finish, which count as missed: {', '.join(left)}"
+
+
+def notes(rows: Sequence[Score]) -> str | None:
+    """What must be known to read the table; `None` if nothing."""
+    found = [note for note in (unmatched_note(rows), unfinished_note(rows)) if note is not None]
+    return "; ".join(found) or None
+
+
 def comparison_table(rows: Sequence[Score], *, title: str) -> Table:
     """One row for each policy; hours are accelerator-hours, starting and draining included."""
     table = Table(title=title, title_justify="left", caption_justify="left")
@@ -67,5 +85,5 @@ def comparison_table(rows: Sequence[Score], *, title: str) -> Table:
         table.add_column(heading, justify="left" if index < WORD_COLUMNS else "right")
     for row in rows:
         table.add_row(*cells(row), style="bold" if row.policy == "phasewise" else None)
-    table.caption = unmatched_note(rows)
+    table.caption = notes(rows)
     return table

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from phasewise.explaining import number, share
+from phasewise.times import when
 from phasewise.watching import Watched
 from serving.errors import Unavailable
 
@@ -109,7 +110,7 @@ def _decisions(view: Mapping[str, Any]) -> Table:
         )
         times = f" ({said['ticks']} ticks)" if said["ticks"] > 1 else ""
         words = f"{said['reason']}: {said['words']}" if said["words"] else said["reason"]
-        table.add_row(f"{said['at_s']:.0f} s", said["pool"], change + times, Text(words))
+        table.add_row(when(said["at_s"]), said["pool"], change + times, Text(words))
     return table
 
 
@@ -132,7 +133,7 @@ def screen(view: Mapping[str, Any], *, width: int) -> RenderableType:
     bars = max(10, min(60, width // 3))
     head = Text.assemble(
         (f"{view['tier']}", "bold"),
-        f"  mode {view['mode']}  tick {view['epoch']} at {view['at_s']:.0f} s\n",
+        f"  mode {view['mode']}  tick {view['epoch']} at {when(view['at_s'])}\n",
         f"TTFT within {slo['ttft_s']:g} s: {share(history['ttft_within_slo_ratio'][-1])}   ",
         f"gap within {slo['itl_s'] * 1000:g} ms: {share(history['tpot_within_slo_ratio'][-1])}   ",
         f"(wanted {share(slo['attainment_ratio'])})   ",

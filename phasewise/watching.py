@@ -24,6 +24,7 @@ from serving.errors import Misconfigured, Unavailable
 
 Document = Mapping[str, Any]
 DEFAULT_LEDGER = Path("out/demo.sqlite")
+RUN_LEDGER = Path("out/phasewise.sqlite")  # where the examples' settings put it
 _TIMEOUT_S = 10.0
 _LARGEST_ANSWER_BYTES = 64 << 20
 
@@ -51,6 +52,14 @@ def watched(ledger: Path | None, url: str | None, tier: str | None) -> Watched:
         )
     if url is not None:
         return WatchedPlane(url, tier)
+    if ledger is None and not DEFAULT_LEDGER.is_file():
+        also = f" (there is {RUN_LEDGER})" if RUN_LEDGER.is_file() else ""
+        raise Misconfigured(
+            "there is no ledger of a demo",
+            where=str(DEFAULT_LEDGER),
+            found="no such file",
+            expected=f"--ledger FILE with the ledger of a run{also}, or --url",
+        )
     return WatchedLedger(ledger or DEFAULT_LEDGER)
 
 

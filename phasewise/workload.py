@@ -132,10 +132,33 @@ def _scarcest(needs: Sequence[Need | None]) -> Need:
     return max((n for n in needs if n is not None), key=lambda n: n.replicas_exact)
 
 
+def _mean_lengths(means: TraceMeans) -> str:
+    return (
+        f"prompts of {means.input_tokens_mean:,.0f} and answers of "
+        f"{means.output_tokens_mean:,.0f} tokens in the mean"
+    )
+
+
+def _check_requests_fit(tier: Tier, means: TraceMeans) -> None:
+    """A replica refuses what is longer than its model length, so such a trace plays nothing."""
+    length = means.input_tokens_mean + means.output_tokens_mean
+    for pool in tier.spec.pools:
+        variant = tier.variant_of(pool)
+        longest = variant.engine.max_model_len_tokens
+        if length > longest:
+            raise Misconfigured(
+                "the trace's requests are longer than the engine takes",
+                where=f"tier {tier.name}, variant {variant.name}, engine.maxModelLenTokens",
+                found=f"{longest:,}, and {_mean_lengths(means)}",
+                expected=f"at least {length:,.0f}, or a trace of shorter requests",
+            )
+
+
 def mean_need(tier: Tier, means: TraceMeans) -> MeanNeed:
     """The mean need of a trace on a tier, from its profiles and the sizing formulas."""
     settings = tier_settings(tier)
     plans = simulation_plan(tier).pools
+    _check_requests_fit(tier, means)
     prefill: Need | None = None
     decode: Need | None = None
     for pool, plan in zip(settings.pools, plans, strict=True):
@@ -148,7 +171,8 @@ def mean_need(tier: Tier, means: TraceMeans) -> MeanNeed:
         raise Misconfigured(
             "this tier cannot meet its targets on this trace at any size",
             where=f"tier {tier.name}, spec.slo",
-            found=f"ttftSeconds {tier.slo.ttft_s:g}, itlSeconds {tier.slo.itl_s:g}",
+            found=f"ttftSeconds {tier.slo.ttft_s:g}, itlSeconds {tier.slo.itl_s:g}, "
+            f"{_mean_lengths(means)}",
             expected="targets that one replica can meet when it is not busy",
         )
     return MeanNeed(

@@ -89,7 +89,7 @@ const stepsOf = (why) => {
 const counterfactualsOf = (why) => {
   const columns = [
     { head: "With", rowHead: true, cell: (c) => `${replicas(c.replicas)}${c.replicas === why.after ? " (decided)" : ""}` },
-    { head: "Within the target", cell: (c) => (typeof c.holds_slo !== "boolean" ? UNKNOWN : c.holds_slo ? "yes" : "no") },
+    { head: "Within the target", cell: (c) => (typeof c.holds_slo !== "boolean" ? UNKNOWN : `${c.holds_slo ? "yes" : "no"}${c.is_proven === false ? ", by the prior" : ""}`) },
     { head: "Busy", number: true, cell: (c) => percent(c.utilisation_ratio) },
     { head: "Token gap", number: true, cell: (c) => seconds(c.step_s) },
     { head: "First tokens late", number: true, cell: (c) => percent(c.ttft_miss_ratio) },

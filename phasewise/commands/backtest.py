@@ -45,19 +45,19 @@ def command(
 ) -> None:
     """Play a trace under one or more policies; ends with a table."""
     from phasewise.backtest_report import BacktestRequest, run_backtests
+    from phasewise.ending import sigterm_interrupts
     from phasewise.terminal import wide_console
 
-    run_backtests(
-        BacktestRequest(
-            trace=trace,
-            tier_file=tier,
-            policies=policy,
-            volume=volume,
-            from_s=from_s,
-            to_s=to_s,
-            seed=seed,
-            json_file=json_file,
-            html_file=html,
-        ),
-        wide_console(),
+    asked = BacktestRequest(
+        trace=trace,
+        tier_file=tier,
+        policies=policy,
+        volume=volume,
+        from_s=from_s,
+        to_s=to_s,
+        seed=seed,
+        json_file=json_file,
+        html_file=html,
     )
+    with sigterm_interrupts():
+        run_backtests(asked, wide_console())

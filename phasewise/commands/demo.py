@@ -31,18 +31,18 @@ def command(
 ) -> None:
     """Size a simulated tier on a real trace over HTTP, and compare with other policies."""
     from phasewise.demo import DemoRequest, run_demo
+    from phasewise.ending import sigterm_interrupts
     from phasewise.options import speed_of
     from phasewise.terminal import wide_console
 
-    run_demo(
-        DemoRequest(
-            trace=trace,
-            seed=seed,
-            speed=speed_of(speed),
-            headless=headless,
-            json_file=json_file,
-            ledger_file=ledger,
-            serves_console=not no_console,
-        ),
-        wide_console(),
+    asked = DemoRequest(
+        trace=trace,
+        seed=seed,
+        speed=speed_of(speed),
+        headless=headless,
+        json_file=json_file,
+        ledger_file=ledger,
+        serves_console=not no_console,
     )
+    with sigterm_interrupts():
+        run_demo(asked, wide_console())

@@ -32,6 +32,9 @@ def command(
     initial: Annotated[
         str | None, typer.Option(help="Sizes at the start, as prefill=8,decode=9.")
     ] = None,
+    until_stdin_closes: Annotated[
+        bool, typer.Option("--until-stdin-closes", hidden=True, help="End with whoever feeds it.")
+    ] = False,
 ) -> None:
     """Serve a simulated tier: pages, http_sd, scale endpoints, clock. Prints where, as JSON."""
     import asyncio
@@ -50,6 +53,7 @@ def command(
                 lockstep=lockstep,
                 speed=speed,
                 initial=initial,
+                until_stdin_closes=until_stdin_closes,
             ),
             announce=typer.echo,
         )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
+from serving.sums import LARGEST_READ, known_sum
 from serving.types import HistogramReading
 
 Labels = tuple[tuple[str, str], ...]
@@ -45,15 +46,16 @@ def label(labels: Labels, name: str) -> str | None:
 def total(page: Page, name: str, *, keep: Keep | None = None) -> float | None:
     """The sum of a series over its label sets; `None` if absent, or if any part is not a number.
 
-    Counters and the gauges that are read here are never negative: a negative part is unknown too.
+    Counters and the gauges that are read here are never negative, and no such thing is larger than
+    `LARGEST_READ`: a part that is makes the sum unknown too.
     """
     parts = page.samples.get(name)
     if not parts:
         return None
     values = [v for labels, v in parts.items() if keep is None or keep(labels)]
-    if not values or not all(0.0 <= v < math.inf for v in values):
+    if not values or not all(0.0 <= v <= LARGEST_READ for v in values):
         return None
-    return values[0] if len(values) == 1 else math.fsum(values)
+    return values[0] if len(values) == 1 else known_sum(values)
 
 
 def first_present(page: Page, names: Iterable[str]) -> str | None:
@@ -95,7 +97,8 @@ def histogram(page: Page, name: str, *, keep: Keep | None = None) -> HistogramRe
     """One histogram, summed over its label sets at the bucket bounds that all of them share.
 
     `None` if a part is missing or contradicts another: counts that fall from one bound to the
-    next, a `+Inf` bucket that is not `_count`, a label set with no `_sum`. A negative sum is kept:
+    next, a `+Inf` bucket that is not `_count`, a label set with no `_sum`, or if a number is larger
+    than `LARGEST_READ` (not believed). A negative sum is kept:
     vLLM really writes one, and only the difference of two readings shows what it means.
     """
     counts = page.samples.get(f"{name}_count")
@@ -137,7 +140,7 @@ def _one_histogram(
     cumulative = tuple(map(ladder.__getitem__, bounds))
     if bounds[-1] != math.inf or cumulative[-1] != count:
         return None
-    if not (cumulative[0] >= 0.0 and count < math.inf and math.isfinite(sum_)):
+    if not (cumulative[0] >= 0.0 and count <= LARGEST_READ and abs(sum_) <= LARGEST_READ):
         return None
     if any(not lower <= upper for lower, upper in pairwise(cumulative)):
         return None

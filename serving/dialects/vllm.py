@@ -20,6 +20,7 @@ from serving.dialects.page import (
     total,
 )
 from serving.errors import Unavailable
+from serving.sums import LARGEST_READ, known_sum
 from serving.types import HistogramReading, Phase, ReplicaReading
 
 KV_USED = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")  # renamed in 0.9, gone by 0.11
@@ -196,7 +197,7 @@ def _kv_capacity_tokens(page: Page) -> float | None:
     """The sum over ranks of what the cache can hold, from the labels of the info series."""
     capacities = [_rank_capacity_tokens(ls) for ls in page.samples.get(CACHE_CONFIG, ())]
     known = [c for c in capacities if c is not None]
-    return math.fsum(known) if known and len(known) == len(capacities) else None
+    return known_sum(known) if known and len(known) == len(capacities) else None
 
 
 def _rank_capacity_tokens(labels: Labels) -> float | None:
@@ -206,7 +207,9 @@ def _rank_capacity_tokens(labels: Labels) -> float | None:
         return size
     blocks = _positive(label(labels, "num_gpu_blocks"))
     block_size = _positive(label(labels, "block_size"))
-    return blocks * block_size if blocks is not None and block_size is not None else None
+    if blocks is None or block_size is None or blocks * block_size > LARGEST_READ:
+        return None
+    return blocks * block_size
 
 
 def _positive(text: str | None) -> float | None:
@@ -214,4 +217,4 @@ def _positive(text: str | None) -> float | None:
         value = float(text) if text is not None else math.nan
     except ValueError:  # these labels say "None" when the engine does not know
         return None
-    return value if 0.0 < value < math.inf else None
+    return value if 0.0 < value <= LARGEST_READ else None

@@ -36,8 +36,12 @@ def _check_name(name: str) -> str:
 
 Name = Annotated[str, Field(strict=True), AfterValidator(_check_name)]
 Text = Annotated[str, Field(strict=True, min_length=1, max_length=253)]
-Number = Annotated[float, Field(strict=True, ge=0)]
-PositiveNumber = Annotated[float, Field(strict=True, gt=0)]
+# upper limits keep sums finite and slips of the unit out; none is near a real tier
+Price = Annotated[float, Field(strict=True, ge=0, le=1_000_000)]
+StepSeconds = Annotated[float, Field(strict=True, ge=0, le=60)]
+Seconds = Annotated[float, Field(strict=True, gt=0, le=86_400)]
+Target = Annotated[float, Field(strict=True, gt=0)]  # its limit is checked with the units
+Rate = Annotated[float, Field(strict=True, gt=0, le=1e15)]
 Count = Annotated[int, Field(strict=True, ge=1, le=2**53)]
 ReplicaCount = Annotated[int, Field(strict=True, ge=0, le=MAX_REPLICAS)]
 RouterPolicy = Literal["least_load", "round_robin", "power_of_two"]
@@ -54,10 +58,10 @@ class Metadata(Node):
 class SloSpec(Node):
     """The latency targets. A request is good if it meets both."""
 
-    ttft_seconds: PositiveNumber = Field(
+    ttft_seconds: Target = Field(
         description="longest time to first token, from arrival at the front end, in seconds"
     )
-    itl_seconds: PositiveNumber = Field(
+    itl_seconds: Target = Field(
         description="longest mean gap between two output tokens of a request, in seconds"
     )
     attainment_ratio: Annotated[float, Field(strict=True, gt=0, lt=1)] = Field(
@@ -93,7 +97,7 @@ class Engine(Node):
     max_model_len_tokens: Count = Field(
         default=32768, description="longest prompt and answer together, in tokens"
     )
-    kv_lease_seconds: PositiveNumber = Field(
+    kv_lease_seconds: Seconds = Field(
         default=30.0, description="how long prefill keeps KV that decode has not pulled, in seconds"
     )
     kv_capacity_tokens: Count | None = Field(
@@ -105,17 +109,17 @@ class Engine(Node):
 class CapacityPrior(Node):
     """What a replica can do, where it is known beforehand; it is learned anyway."""
 
-    prefill_tokens_per_second: PositiveNumber | None = Field(
+    prefill_tokens_per_second: Rate | None = Field(
         default=None,
         description="uncached prompt tokens that one replica prefills, in tokens per second",
     )
-    decode_base_seconds: Number | None = Field(
+    decode_base_seconds: StepSeconds | None = Field(
         default=None, description="constant part of a decode step, in seconds"
     )
-    decode_seconds_per_sequence: Number | None = Field(
+    decode_seconds_per_sequence: StepSeconds | None = Field(
         default=None, description="what each running request adds to a decode step, in seconds"
     )
-    decode_seconds_per_kv_token: Number | None = Field(
+    decode_seconds_per_kv_token: StepSeconds | None = Field(
         default=None, description="what each resident KV token adds to a decode step, in seconds"
     )
 
@@ -128,7 +132,7 @@ class Variant(Node):
     accelerators_per_replica: Count = Field(
         default=1, description="accelerators that one replica holds"
     )
-    price_per_accelerator_hour: Number | None = Field(
+    price_per_accelerator_hour: Price | None = Field(
         default=None, description="price of one accelerator for an hour, in any one currency"
     )
     engine_profile: Name | None = Field(
@@ -174,7 +178,7 @@ class Replicas(Node):
 class Startup(Node):
     """What is known beforehand about how long a new replica takes; it is learned anyway."""
 
-    seconds: PositiveNumber | None = Field(
+    seconds: Seconds | None = Field(
         default=None, description="time from wanted to ready that 95 of 100 starts keep, in seconds"
     )
 
@@ -226,12 +230,10 @@ class Router(Node):
 class KvTransfer(Node):
     """The network between prefill and decode."""
 
-    bytes_per_second_per_replica: PositiveNumber | None = Field(
+    bytes_per_second_per_replica: Rate | None = Field(
         default=None, description="KV that one replica can send or take, in bytes per second"
     )
-    bytes_per_token: PositiveNumber | None = Field(
-        default=None, description="KV of one token, in bytes"
-    )
+    bytes_per_token: Rate | None = Field(default=None, description="KV of one token, in bytes")
 
 
 class TierSpec(Node):

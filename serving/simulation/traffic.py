@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import random
+import re
+import zlib
 from collections.abc import Iterator, Sequence
 from math import floor, isfinite
 from pathlib import Path
@@ -13,6 +15,8 @@ from typing import NamedTuple, TextIO
 from serving.errors import Misconfigured
 
 COLUMNS = ("t_s", "input_tokens", "output_tokens")
+LONGEST_S = 31 * 86_400.0  # what is later was written in other units, or as Unix times
+_NUMBER = re.compile(r"[-+.0-9a-zA-Z]+")  # Python alone would take 1_000 and other scripts' digits
 
 
 class Request(NamedTuple):
@@ -26,15 +30,18 @@ class Request(NamedTuple):
 def load_trace(path: Path | str) -> list[Request]:
     """Read a trace from `.csv` or `.csv.gz` with the columns t_s, input_tokens, output_tokens.
 
-    Further columns are ignored. Whatever is wrong is named with its line (header = line 1).
+    Further columns are ignored, and so is a byte order mark. Whatever is wrong is named with its
+    line (header = line 1).
     """
     path = Path(path)
+    if path.is_dir():
+        raise _bad("the trace cannot be read", str(path), "a folder", "a .csv or .csv.gz")
     try:
         with _open_text(path) as file:
             requests = list(_rows(csv.reader(file), where=str(path)))
     except FileNotFoundError as error:
         raise _bad("there is no such trace", str(path), "no file", "a .csv or .csv.gz") from error
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise _bad("the trace cannot be read", str(path), str(error), "CSV in UTF-8") from error
     if not requests:
         raise _bad("the trace is empty", str(path), "no requests", "at least one")
@@ -74,8 +81,8 @@ def multiply(
 
 def _open_text(path: Path) -> TextIO:
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", newline="")
-    return path.open(encoding="utf-8", newline="")
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
 
 
 def _rows(rows: Iterator[list[str]], *, where: str) -> Iterator[Request]:
@@ -84,7 +91,8 @@ def _rows(rows: Iterator[list[str]], *, where: str) -> Iterator[Request]:
         if name not in header:
             raise _bad(f"no column {name}", f"{where}, line 1", repr(header), ", ".join(COLUMNS))
     columns = [header.index(name) for name in COLUMNS]
-    previous_s = float("-inf")
+    first_s: float | None = None
+    previous_s: float | None = None
     for line, row in enumerate(rows, start=2):
         if not row:
             continue
@@ -93,8 +101,18 @@ def _rows(rows: Iterator[list[str]], *, where: str) -> Iterator[Request]:
             raise _bad("the row is too short", here, repr(row), f"{len(header)} fields")
         time, prompt, answer = (row[column] for column in columns)
         arrival_s = _seconds(time, here)
-        if arrival_s < previous_s:
+        if arrival_s > LONGEST_S:
+            raise _bad(
+                f"the trace starts at {arrival_s:g} s"
+                if first_s is None
+                else "the trace spans more than 31 days",
+                here,
+                repr(time),
+                "times in seconds from the trace's start, within 31 days",
+            )
+        if previous_s is not None and arrival_s < previous_s:
             raise _bad("times are not sorted", here, time, f"at least {previous_s}")
+        first_s = arrival_s if first_s is None else first_s
         previous_s = arrival_s
         yield Request(
             arrival_s, _tokens(prompt, COLUMNS[1], here), _tokens(answer, COLUMNS[2], here)
@@ -103,7 +121,7 @@ def _rows(rows: Iterator[list[str]], *, where: str) -> Iterator[Request]:
 
 def _seconds(text: str, here: str) -> float:
     try:
-        value = float(text)
+        value = float(_plain(text))
     except ValueError as error:
         raise _bad("t_s is not a number", here, repr(text), "seconds") from error
     if not isfinite(value) or value < 0.0:
@@ -113,12 +131,18 @@ def _seconds(text: str, here: str) -> float:
 
 def _tokens(text: str, column: str, here: str) -> int:
     try:
-        value = int(text)
+        value = int(_plain(text))
     except ValueError as error:
         raise _bad(f"{column} is not a whole number", here, repr(text), "1 or more") from error
     if value < 1:
         raise _bad(f"{column} is out of range", here, repr(text), "1 or more")
     return value
+
+
+def _plain(text: str) -> str:
+    if not _NUMBER.fullmatch(text.strip()):
+        raise ValueError(text)
+    return text
 
 
 def _bad(what: str, where: str, found: str, expected: str) -> Misconfigured:

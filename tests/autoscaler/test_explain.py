@@ -35,14 +35,16 @@ def budget(accelerators):
         pytest.param(
             last(WARM),
             Reason.WITHIN_NEED,
-            r"^prefill stays at (\d+) replicas: that is what is needed\. Compute binds: ",
+            r"^prefill stays at (\d+) replicas: that is what is needed\. Measured now: prompts "
+            r"wait [\d.]+ s, 99\.5% of first tokens within 2\.5 s\. Compute binds: ",
             r"^It grows as soon as more than \d+ are needed",
             id="enough",
         ),
         pytest.param(
             last([*WARM, Load(scale=2.0), Load(scale=2.0)]),
             Reason.DEMAND_ROSE,
-            r"^prefill grows from \d+ to \d+ replicas\. Compute binds: [\d,]+ input tokens/s over",
+            r"^prefill grows from \d+ to \d+ replicas\. Measured now: .*\. Compute binds: [\d,]+ "
+            r"input tokens/s over",
             r"a margin of 5%",
             id="grows",
         ),
@@ -89,7 +91,7 @@ def budget(accelerators):
             last([*WARM, Load(overrides=(pin(3),))]),
             Reason.PINNED,
             r"^prefill shrinks from \d+ to 3 replicas because a person asked for it: "
-            r"pinned to 3 by ann for another \d+ s\. Compute binds",
+            r"pinned to 3 by ann for another \d+ s\. .* Compute binds",
             r"^The word of ann ends in \d+ s",
             id="pinned",
         ),
@@ -103,7 +105,8 @@ def budget(accelerators):
         pytest.param(
             last([Load(scale=20.0)] * 4),
             Reason.AT_MAXIMUM,
-            r"^prefill stays at 50 replicas, the largest size that its limits allow\.",
+            r"^prefill stays at 50 replicas, the largest size that its limits allow: \d+ wanted, "
+            r"the pool's maximum is 50\.",
             r"^It does not grow over its maximum of 50\.",
             id="maximum",
         ),
@@ -137,7 +140,64 @@ def test_the_verdict_names_resource_forecaster_lead_quantile_and_one_replica_les
     assert f"{found.forecast.lead_s:.0f} s ahead" in found.verdict
     assert f"by the forecaster {found.forecast.forecaster}" in found.verdict
     assert f"{found.forecast.upper_per_s:,.0f} at the 90% quantile" in found.verdict
-    assert f"With {found.after - 1}: {smaller.words}." in found.verdict
+    assert f"tokens/s now (smoothed over {TIER.level_window_s:.0f} s)" in found.verdict
+    assert f"With {found.after - 1} the model expects: {smaller.words}." in found.verdict
+
+
+@pytest.mark.parametrize("pool", ["prefill", "decode"])
+@pytest.mark.parametrize(
+    ("loads", "proven"), [([Load()] * 2, False), ([Load()] * 6, False), (WARM, True)]
+)
+def test_what_the_model_expects_is_not_said_to_hold_before_it_is_proven(pool, loads, proven):
+    found = last(loads, pool)
+    said = [found.verdict, *(each.words for each in found.counterfactuals)]
+
+    assert found.counterfactuals
+    assert all(each.is_proven is proven for each in found.counterfactuals)
+    assert proven or not any("SLO holds" in words or "not hold" in words for words in said)
+    assert proven or all(
+        "by the prior" in each.words or "not proven yet" in each.words
+        for each in found.counterfactuals
+    )
+
+
+def measured(gap_s, share):
+    (*_, made) = recorded_run(WARM)
+    newest = made.newest
+    assert newest.router is not None
+    samples = tuple(
+        dataclasses.replace(
+            each,
+            itl_mean_s=dataclasses.replace(each.itl_mean_s, value=gap_s),
+            tpot_within_slo_ratio=dataclasses.replace(each.tpot_within_slo_ratio, value=share),
+        )
+        for each in newest.samples
+    )
+    router = dataclasses.replace(
+        newest.router,
+        tpot_within_slo_ratio=dataclasses.replace(newest.router.tpot_within_slo_ratio, value=None),
+    )
+    seen = dataclasses.replace(newest, samples=samples, router=router)
+    return explain(
+        dataclasses.replace(made, observations=(*made.observations[:-1], seen)), TIER, "decode"
+    )
+
+
+@pytest.mark.parametrize(
+    ("gap_s", "share", "said"),
+    [
+        (0.046, 0.5, "Measured now: 46.0 ms mean gap between tokens, 50.0% within 50 ms."),
+        (0.046, None, "Measured now: 46.0 ms mean gap between tokens."),
+        (None, 0.5, "Measured now: 50.0% within 50 ms."),
+        (None, None, None),
+    ],
+)
+def test_what_is_measured_stands_beside_what_the_model_expects(gap_s, share, said):
+    verdict = measured(gap_s, share).verdict
+
+    assert said is None or said in verdict
+    assert ("Measured now" in verdict) is (said is not None)
+    assert "the model expects: " in verdict
 
 
 def test_more_than_rounding_up_is_said_to_be_for_prompts_on_time():

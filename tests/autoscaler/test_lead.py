@@ -47,12 +47,24 @@ def test_a_start_by_another_clock_teaches_nothing(since_s):
     assert model.durations_s == ()
 
 
-def test_a_pool_that_cannot_be_seen_teaches_nothing():
-    model = looks(at(10.0, ready=2, since=(10.0,)))
+UNKNOWN = make_pool_state(DECODE, at_s=15.0, desired=None)
 
-    unknown = make_pool_state(DECODE, at_s=15.0, desired=None)
 
-    assert learn_lead(model, unknown) == model
+@pytest.mark.parametrize(
+    ("seen", "durations_s"),
+    [
+        pytest.param([UNKNOWN], (), id="not-seen"),
+        pytest.param([UNKNOWN, at(300.0, ready=3)], (), id="ended-while-not-seen"),
+        pytest.param([UNKNOWN, at(300.0, ready=2)], (), id="cancelled-while-not-seen"),
+        pytest.param(
+            [UNKNOWN, at(20.0, ready=2, since=(10.0,)), at(70.0, ready=3)],
+            (60.0,),
+            id="still-starting-afterwards",
+        ),
+    ],
+)
+def test_a_start_that_ends_while_its_pool_is_not_seen_teaches_nothing(seen, durations_s):
+    assert looks(at(10.0, ready=2, since=(10.0,)), *seen).durations_s == durations_s
 
 
 @pytest.mark.parametrize(

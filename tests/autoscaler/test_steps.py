@@ -37,6 +37,7 @@ def need(replicas, *, feasible=True):
         demand_per_s=1.0,
         replica_capacity_per_s=1.0,
         feasible=feasible,
+        words="1 token/s over 1 a replica",
     )
 
 
@@ -139,6 +140,24 @@ def test_a_pool_whose_capacity_is_not_learned_does_not_shrink():
     )
 
     assert decided(fresh).reason is Reason.CAPACITY_NOT_LEARNED
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (109, "109 wanted, the pool's maximum is 20"),
+        (1, "1 wanted, the pool's minimum is 2"),
+    ],
+)
+def test_a_limit_that_holds_says_what_was_wanted(wanted, words):
+    assert decided(seen(wanted=wanted, past=wanted)).steps[-1].words == words
+
+
+def test_no_step_is_without_words():
+    blind = {"blind_s": 30.0}
+    for changes in ({}, blind, {"censored": True}, {"wants": 2}, {"need": None}):
+        for wanted in (1, 5, 8, 11, 109):
+            assert all(step.words for step in decided(seen(wanted=wanted, **changes)).steps)
 
 
 @pytest.mark.parametrize(

@@ -35,10 +35,16 @@ def group(name: str, port: int, **labels: str) -> dict[str, Any]:
     return {"targets": [f"127.0.0.1:{port}"], "labels": plain | meta}
 
 
-ROUTER = {
+ROUTER: dict[str, Any] = {
     "targets": ["127.0.0.1:29000"],
     "labels": {"job": "router", "__meta_phasewise_router": "epp"},
 }
+
+
+def router(name: str) -> dict[str, Any]:
+    return {**ROUTER, "labels": {**ROUTER["labels"], "router": name}}
+
+
 LIST = [
     group("prefill-0001", 8001),
     group("prefill-0002", 8002, state="starting", stage="weights", created_s="1200"),
@@ -111,6 +117,9 @@ def changed(**labels: str | None) -> dict[str, Any]:
         pytest.param([changed(created_s="now")], "a Unix time, found 'now'", id="time"),
         pytest.param([changed(created_s="inf")], "a Unix time, found 'inf'", id="time-inf"),
         pytest.param([group("a", 1), group("a", 2)], "'a' is listed twice", id="twice"),
+        pytest.param([group("a", 1), router("a")], "both named 'a'", id="router-named-as-replica"),
+        pytest.param([router("a"), group("a", 1)], "both named 'a'", id="replica-named-as-router"),
+        pytest.param([router("r"), router("r")], "router 'r' is listed twice", id="router-twice"),
     ],
 )
 def test_half_a_list_is_no_list(document: object, words: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autoscaler.types import PoolSettings
 from collector.derive import MEASUREMENTS
 from collector.observe import Member, ObserverSettings, ObserverState, step
+from phasewise.pool_states import pool_states
 from serving.types import (
     HistogramReading,
     Measurement,
@@ -317,6 +320,80 @@ def test_an_empty_discovery_is_not_an_idle_pool() -> None:
 
     assert lost.running_requests.value is None
     assert unknown.output_tokens_per_s.value is None
+
+
+HUGE = 1e308
+
+
+@pytest.mark.parametrize("names", ["a", "ab", "abcd"])
+@pytest.mark.parametrize("field", [f.name for f in fields(ReplicaReading)[2:]])
+def test_a_number_too_large_to_add_up_is_unknown_and_ends_nothing(field: str, names: str) -> None:
+    tier = Tier()
+    tier.steady(*names)
+    spread = HistogramReading(bounds=(1.0,), cumulative=(HUGE,), sum=HUGE, count=HUGE)
+    now = reading("a", tier.now_s)
+    huge = spread if isinstance(getattr(now, field), HistogramReading) else HUGE
+    one = {n: replace(reading(n, tier.now_s), **{field: huge}) for n in names}  # type: ignore[arg-type]
+    seen = values(tier.see(one, members(*names)))
+
+    assert all(value is None or math.isfinite(value) for value in seen.values())
+
+
+@pytest.mark.parametrize("desired", [None, 0, 1, 10])
+@pytest.mark.parametrize(
+    "there",
+    [{}, members(a=STARTING), members(a=DRAINING), members("a"), None],
+    ids=["nobody", "starting", "draining", "ready", "no-list"],
+)
+def test_only_a_pool_that_is_asked_to_have_none_is_idle_for_want_of_pages(
+    desired: int | None, there: dict[str, Member] | None
+) -> None:
+    settings = PoolSettings(pool=POOL, min_replicas=0, max_replicas=20)
+    (counted,) = pool_states([settings], there, {"decode": desired}, now_s=T)
+    _, seen = step(
+        ObserverState(),
+        now_s=T,
+        readings={},
+        router=None,
+        pools=[counted],
+        members=there,
+        slo=SLO,
+    )
+    (sample,) = seen.samples
+    idle = desired == 0 and there is not None and "ready" not in {m.state for m in there.values()}
+    contradicts = not there and not (there is not None and desired == 0)
+
+    assert (sample.output_tokens_per_s.value == 0.0) == idle
+    assert (sample.output_tokens_per_s.value is None) == (not idle)
+    assert (counted.ready_replicas is None) == contradicts
+    assert (counted.starting_replicas is None) == contradicts
+    assert any("list" in problem for problem in sample.problems) == (not there and desired != 0)
+
+
+def test_a_pool_scaled_from_none_to_one_is_seen_from_its_first_token() -> None:
+    tier = Tier()
+    tier.see({}, {})
+    tier.see({}, members(a=STARTING), ready=0)
+    born = reading("a", tier.now_s, process_start_time_s=tier.now_s - 4.0)
+    sample = tier.see({"a": born}, members("a"))
+
+    assert sample.output_tokens_per_s.value is not None
+    assert sample.output_tokens_per_s.value > 0.0
+
+
+@pytest.mark.parametrize("back_s", [6.0, 3600.0])
+def test_a_clock_that_went_back_costs_one_window_and_no_more(back_s: float) -> None:
+    tier = Tier()
+    tier.steady("a", "b")
+    tier.steady("a", "b")
+    tier.now_s -= back_s
+    first, second = tier.steady("a", "b"), tier.steady("a", "b")
+
+    assert first.output_tokens_per_s.value is None
+    assert first.running_requests.value is not None
+    assert second.output_tokens_per_s.value is not None
+    assert second.output_tokens_per_s.value >= 0.0
+    assert second.problems == ()
 
 
 def test_a_pool_that_is_known_to_have_no_replica_does_nothing() -> None:

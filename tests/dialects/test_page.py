@@ -41,6 +41,9 @@ def merged(*many: dict[str, dict[Labels, float]]) -> Page:
         pytest.param({(("e", "0"),): 1.0, (("e", "1"),): math.nan}, None, id="one-rank-nan"),
         pytest.param({(): math.inf}, None, id="infinite"),
         pytest.param({(): -1.0}, None, id="negative"),
+        pytest.param({(): 1e29}, 1e29, id="large"),
+        pytest.param({(): 1e308}, None, id="larger-than-anything"),
+        pytest.param({(("e", str(n)),): 1e308 for n in range(3)}, None, id="sum-overflows"),
     ],
 )
 def test_a_total_is_known_only_if_all_its_parts_are(
@@ -96,3 +99,16 @@ def test_a_negative_sum_is_read_as_it_is() -> None:
 
     assert read is not None
     assert read.sum == -1918.0
+
+
+@pytest.mark.parametrize("field", ["sum", "negative sum", "count"])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_histogram_with_a_number_that_nothing_can_have_is_unknown(field: str, ranks: int) -> None:
+    sum_ = {"sum": 1e308, "negative sum": -1e308}.get(field, 1.0)
+    count = 1e308 if field == "count" else 3.0
+    parts = [
+        buckets({"1": count, "+Inf": count}, sum_=sum_, count=count, engine=str(rank))
+        for rank in range(ranks)
+    ]
+
+    assert histogram(merged(*parts), "h") is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import structlog
 import yaml
 
+from autoscaler.ledger import Ledger
 from phasewise import cli
 from phasewise.settings import Settings
 from serving.schema.tier import demo_tier_path
@@ -254,6 +256,19 @@ def test_a_ledger_that_is_no_ledger_is_named(tmp_path: Path, sentence: Sentence)
     written(tmp_path, "a note, and not a ledger " * 100, "phasewise.sqlite")
 
     assert "phasewise.sqlite" in sentence.of("run", "-c", settings_file(tmp_path, port=1))
+
+
+def test_a_second_run_on_a_ledger_is_named_with_the_first(
+    tmp_path: Path, sentence: Sentence
+) -> None:
+    first = Ledger(tmp_path / "phasewise.sqlite")
+    try:
+        line = sentence.of("run", "-c", settings_file(tmp_path, port=free_port()))
+    finally:
+        first.close()
+
+    assert "another run holds this ledger" in line
+    assert f"process {os.getpid()}" in line
 
 
 def test_a_simulator_that_is_not_there_is_named_with_its_address(

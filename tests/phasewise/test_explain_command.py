@@ -28,8 +28,9 @@ from autoscaler.state import LearnedState, new_state
 from autoscaler.testing import TIER, Load, decision_in, recorded_run
 from phasewise.api import Api, ApiSettings
 from phasewise.cli import main
-from phasewise.explaining import explanation, print_explanations
+from phasewise.explaining import explanation, measured, print_explanations
 from phasewise.tier_board import TierBoard
+from phasewise.times import when
 from phasewise.topping import screen, sparkline, watch
 from phasewise.watching import watched
 from serving.errors import Misconfigured, Unavailable
@@ -326,6 +327,74 @@ def test_a_ledger_that_is_not_there_and_an_address_that_is_none_are_said(tmp_pat
         watched(tmp_path / "none.sqlite", None, None)
     with pytest.raises(Misconfigured, match="not an address"):
         watched(None, "localhost:9321", None)
+
+
+@pytest.mark.parametrize("command", [["explain"], ["top", "--once"]])
+@pytest.mark.parametrize("of_run", [False, True])
+def test_where_no_demo_was_played_the_other_ledger_and_its_option_are_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    of_run: bool,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if of_run:
+        Ledger(Path("out/phasewise.sqlite")).close()
+    with pytest.raises(SystemExit) as ended:
+        main(command)
+    said = capsys.readouterr().err
+
+    assert ended.value.code == 2
+    assert "out/demo.sqlite" in said
+    assert "--ledger FILE" in said
+    assert ("out/phasewise.sqlite" in said) == of_run
+
+
+@pytest.mark.parametrize(
+    ("at_s", "said"),
+    [
+        (0.0, "minute 0.0"),
+        (738.0, "minute 12.3"),
+        (86_400.0, "minute 1440.0"),
+        (1_795_999_511.0, "2026-11-30T00:45:11Z"),
+    ],
+)
+def test_a_time_is_a_minute_of_the_run_or_a_time_of_the_world(at_s: float, said: str) -> None:
+    assert when(at_s) == said
+    found = {"tier": "t", "pool": "p", "phase": "decode", "epoch": 5, "at_s": at_s}
+    found |= {"before": 1, "after": 2, "verdict": "v", "what_would_change": "w", "forecast": None}
+    empty: dict[str, Any] = dict.fromkeys(("needs", "steps", "counterfactuals", "inputs"), ())
+    assert f"tick 5 at {said}: 1 -> 2 replicas" in _printed(explanation({**found, **empty}))
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "said"),
+    [
+        (12.0, "requests", "12 requests"),
+        (12.34, "requests", "12.3 requests"),
+        (0.25, "requests", "0.25 requests"),
+        (123.456, "tokens", "123 tokens"),
+        (45_678.9, "tokens/s", "45,679 tokens/s"),
+        (4.5678e9, "bytes/s", "4.57 GB/s"),
+        (45.678e6, "bytes/s", "45.7 MB/s"),
+        (0.0, "bytes/s", "0.00 B/s"),
+        (0.0123, "s", "12.3 ms"),
+        (None, "bytes/s", "unknown"),
+    ],
+)
+def test_an_input_has_no_more_digits_than_it_means(
+    value: float | None, unit: str, said: str
+) -> None:
+    assert measured(value, unit) == said
+
+
+@given(st.floats(0.0, 1e13), st.sampled_from(["requests", "tokens", "tokens/s", "bytes/s", ""]))
+def test_what_is_said_of_an_input_is_its_value_to_two_digits(value: float, unit: str) -> None:
+    text, _, of_unit = measured(value, unit).partition(" ")
+    scale = {"GB/s": 1e9, "MB/s": 1e6, "kB/s": 1e3}.get(of_unit, 1.0)
+
+    assert float(text.replace(",", "")) * scale == pytest.approx(value, rel=0.006, abs=0.0051)
 
 
 def test_a_tier_that_is_not_there_or_has_no_tick_is_said() -> None:

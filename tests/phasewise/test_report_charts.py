@@ -18,6 +18,7 @@ def score_of(policy: str = "phasewise", **changes: object) -> Score:
         "now_s": 300.0,
         "requests": 10,
         "good_requests": 9,
+        "finished_requests": 10,
         "ttft_missed_requests": 1,
         "itl_missed_requests": 0,
         "ttft_s": None,

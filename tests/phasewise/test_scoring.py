@@ -9,15 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoscaler.types import Decision, Plan, Reason
+from phasewise.comparison import comparison_json
 from phasewise.scoring import (
     REVERSAL_WINDOW_S,
     Spread,
     actions_and_reversals,
     changes_of,
+    replica_window,
     score,
     spread_over_time,
     sum_timelines,
 )
+from phasewise.table import cells, comparison_table, notes
 from phasewise.tier_setup import simulation_plan
 from serving.schema.tier import demo_tier_path, load_tier
 from serving.testing import DECODE, PREFILL
@@ -40,16 +43,19 @@ def spread(*values: float) -> Spread:
         pytest.param([(0.0, 2), (50.0, 4)], (60.0, 100.0), spread(4, 4, 4.0, 4, 4), id="later"),
         pytest.param([(0.0, 2), (50.0, 4)], (0.0, 50.0), spread(2, 2, 2.0, 2, 2), id="earlier"),
         pytest.param([(0.0, 1), (0.0, 2)], (0.0, 10.0), spread(2, 2, 2.0, 2, 2), id="at-once"),
-        pytest.param([(0.0, 3)], (600.0, 300.0), spread(0, 0, 0.0, 0, 0), id="too-short-a-run"),
-        pytest.param([], (0.0, 60.0), spread(0, 0, 0.0, 0, 0), id="nothing"),
+        pytest.param([(0.0, 3)], (600.0, 300.0), None, id="too-short-a-run"),
+        pytest.param([], (0.0, 60.0), None, id="nothing"),
     ],
 )
 def test_a_spread_weighs_each_value_by_how_long_it_held(
-    timeline: Timeline, window: tuple[float, float], expected: Spread
+    timeline: Timeline, window: tuple[float, float], expected: Spread | None
 ) -> None:
     found = spread_over_time(timeline, from_s=window[0], to_s=window[1])
 
-    assert asdict(found) == pytest.approx(asdict(expected))
+    if expected is None or found is None:
+        assert found is expected
+    else:
+        assert asdict(found) == pytest.approx(asdict(expected))
 
 
 @pytest.mark.parametrize(
@@ -136,6 +142,7 @@ def test_a_row_counts_every_provisioned_accelerator_and_every_request() -> None:
         "now_s": 3600.0,
         "requests": 200,
         "good_requests": 150,
+        "finished_requests": 190,
         "ttft_missed_requests": 30,
         "itl_missed_requests": 20,
         "ttft_s": {"p50": 0.5, "p99": 2.0},
@@ -152,17 +159,23 @@ def test_a_row_counts_every_provisioned_accelerator_and_every_request() -> None:
     assert row.total_hours == 6.0
     assert (row.scaling_actions, row.reversals) == (2, 1)
     assert row.replicas["prefill"] == spread(1, 1, 1.0, 1, 1)
-    assert row.replicas["decode"].mean == pytest.approx((1200 * 2 + 1500 * 4) / 2700)
+    decode = row.replicas["decode"]
+    assert decode is not None
+    assert decode.mean == pytest.approx((1200 * 2 + 1500 * 4) / 2700)
+    assert row.replicas_window_s == (600.0, 3300.0)
+    assert row.unfinished_requests == 10
     assert row.ttft_s == {"p50": 0.5, "p99": 2.0}
     assert row.itl_s == {"p50": None, "p99": None}
 
 
 def test_a_tier_without_requests_attains_nothing() -> None:
-    pools = simulation_plan(load_tier(demo_tier_path())).pools
+    tier = load_tier(demo_tier_path())
+    pools = simulation_plan(tier).pools
     outcome = {
         "now_s": 0.0,
         "requests": 0,
         "good_requests": 0,
+        "finished_requests": 0,
         "ttft_missed_requests": 0,
         "itl_missed_requests": 0,
         "ttft_s": None,
@@ -171,4 +184,55 @@ def test_a_tier_without_requests_attains_nothing() -> None:
         "ready_timeline": {"prefill": [(0.0, 0)], "decode": [(0.0, 0)]},
     }
 
-    assert score(outcome, pools, policy="p", changes=[]).attainment_ratio == 0.0
+    row = score(outcome, pools, policy="p", changes=[])
+    document = comparison_json([row], trace="t", slo=tier.slo, seed=1)
+
+    assert row.attainment_ratio == 0.0
+    assert row.replicas == {"prefill": None, "decode": None}
+    assert document["replicas_window_s"] == [600.0, 3300.0]
+    assert document["policies"]["p"]["replicas"] == {"prefill": None, "decode": None}
+    assert document["policies"]["p"]["unfinished_requests"] == 0
+    assert notes([row]) is None
+
+
+@pytest.mark.parametrize(
+    ("end_s", "expected"),
+    [
+        (420.0, (600.0, 3300.0)),
+        (600.0, (600.0, 3300.0)),
+        (1800.0, (600.0, 1800.0)),
+        (9999.0, (600.0, 3300.0)),
+    ],
+)
+def test_the_window_of_the_sizes_ends_with_the_run(
+    end_s: float, expected: tuple[float, float]
+) -> None:
+    assert replica_window(end_s) == expected
+
+
+def test_what_did_not_finish_is_said_under_the_table() -> None:
+    tier = load_tier(demo_tier_path())
+    outcome = {
+        "now_s": 0.0,
+        "requests": 2000,
+        "good_requests": 0,
+        "finished_requests": 800,
+        "ttft_missed_requests": 0,
+        "itl_missed_requests": 0,
+        "ttft_s": {"p50": None, "p99": None},
+        "mean_itl_s": None,
+        "replica_seconds": {"prefill": 0.0, "decode": 0.0},
+        "ready_timeline": {"prefill": [(0.0, 0)], "decode": [(0.0, 0)]},
+    }
+    row = score(outcome, simulation_plan(tier).pools, policy="p", changes=[])
+    table = comparison_table([row], title="t")
+
+    assert "p 1,200 of 2,000" in str(table.caption)
+    assert "did not finish" in str(table.caption)
+    assert "- / -" in cells(row)
+    assert (
+        comparison_json([row], trace="t", slo=tier.slo, seed=1)["policies"]["p"][
+            "unfinished_requests"
+        ]
+        == 1200
+    )

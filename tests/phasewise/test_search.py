@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from phasewise.comparison import comparison_json, headroom_bracket
 from phasewise.scoring import Score
 from phasewise.search import (
     SizeTried,
@@ -18,6 +20,7 @@ from phasewise.search import (
     sweep_headroom,
     sweep_sizes,
 )
+from serving.types import Slo
 
 TARGET = 0.985
 
@@ -65,6 +68,31 @@ def test_the_fair_row_is_the_cheapest_that_attains_as_much(
     index, matched = expected
 
     assert cheapest_match(rows, TARGET) == (rows[index], matched)
+
+
+@given(st.lists(st.tuples(st.integers(-40, 80), st.booleans()), min_size=1, max_size=6))
+def test_a_row_far_above_the_next_point_that_misses_says_so(
+    points: list[tuple[int, bool]],
+) -> None:
+    scores = [
+        replace(row(0.99 if over else 0.97, 100 + percent), headroom_ratio=percent / 100)
+        for percent, over in points
+    ]
+    found, matched = cheapest_match(scores, TARGET)
+    bracket = headroom_bracket(found, scores, TARGET) if matched else None
+    height = found.headroom_ratio
+    assert height is not None
+    under = [p / 100 for p, over in points if not over and p / 100 < height]
+
+    if matched and under and height - max(under) > 0.051:
+        assert bracket == (max(under), height)
+    elif not (matched and under) or height - max(under) < 0.049:
+        assert bracket is None
+    slo = Slo(ttft_s=1.0, itl_s=1.0, attainment_ratio=0.99)
+    shown = replace(found, headroom_bracket=bracket)
+    document = comparison_json([shown], trace="t", slo=slo, seed=1)
+    told = document["policies"]["p"].get("headroom_bracket")
+    assert told == (None if bracket is None else list(bracket))
 
 
 @pytest.mark.parametrize("at_zero", [0.02, 0.05, 0.1, 0.2])

@@ -76,6 +76,29 @@ def test_a_trace_without_a_span_has_no_means(requests: list[Request]) -> None:
         trace_means(requests)
 
 
+@pytest.mark.parametrize(("prompt", "answer"), [(32_000, 1_000), (100_000, 1), (1, 40_000)])
+def test_requests_longer_than_the_engine_takes_name_that_limit(
+    demo_tier: Tier, prompt: int, answer: int
+) -> None:
+    means = trace_means([Request(float(n), prompt, answer) for n in range(3)])
+
+    with pytest.raises(Misconfigured, match="maxModelLenTokens") as refused:
+        mean_need(demo_tier, means)
+    assert f"{prompt + answer:,}" in refused.value.expected
+
+
+def test_targets_that_no_size_meets_are_told_with_the_lengths(demo_tier: Tier) -> None:
+    means = trace_means([Request(float(n), 31_000, 10) for n in range(3)])
+
+    with pytest.raises(Misconfigured, match=r"at any size.* prompts of 31,000"):
+        mean_need(demo_tier, means)
+
+
+def test_no_trace_at_all_is_said_so() -> None:
+    with pytest.raises(Misconfigured, match="--trace: no trace is named"):
+        trace_path("")
+
+
 THREE = [Request(0.0, 1, 1), Request(10.0, 2, 2), Request(20.0, 3, 3)]
 
 

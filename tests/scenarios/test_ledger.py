@@ -18,6 +18,7 @@ from autoscaler.state import LearnedState
 from autoscaler.types import Plan, TierSettings
 from phasewise import cli
 from phasewise.tier_setup import tier_settings
+from phasewise.times import when
 from serving.schema.tier import Tier, demo_tier_path, load_tier
 from serving.simulation.faults import Fault, FaultKind
 from serving.types import Observation
@@ -149,7 +150,7 @@ def test_a_changed_decision_is_a_difference_of_that_tick_alone(
     assert code == 1
     assert len(differences) == 1
     assert "was recorded" in differences[0]
-    assert first.startswith(f"tick {epoch} at {epoch * 15} s: demo/prefill: ")
+    assert first.startswith(f"tick {epoch} at {when(epoch * 15.0)}: demo/prefill: ")
     assert last.endswith(f"{UNTIL_S / 15:.0f} ticks replayed, 1 come out otherwise")
 
 
@@ -165,7 +166,7 @@ def test_changed_observations_change_the_state_from_that_tick_to_the_next_full_o
     first = capsys.readouterr().out.splitlines()[0]
 
     assert code == 1
-    assert first.startswith("tick 10 at 150 s: ")
+    assert first.startswith("tick 10 at minute 2.5: ")
     assert "the full state recorded before this tick is another one" in differences
     # the recorded full state is taken from there on, so what follows it is the same again
     assert len(differences) < 2 * FULL_STATE_EVERY_S / 15 + 40

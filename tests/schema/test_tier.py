@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
@@ -13,6 +16,8 @@ from pydantic import ValidationError
 
 from serving.errors import Misconfigured
 from serving.schema.document import as_model
+from serving.schema.faults import fields_by_key, node_class
+from serving.schema.node import Node
 from serving.schema.tier import Tier, demo_tier_path, load_tier
 from serving.types import Phase, Slo
 
@@ -116,6 +121,60 @@ def test_a_document_written_from_a_tier_gives_the_same_tier(tmp_path: Path) -> N
     text = yaml.safe_dump(tier.model_dump(mode="json", by_alias=True))
 
     assert _load(tmp_path, text) == tier
+
+
+def _numbers(node: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    if isinstance(node, dict | list):
+        for key, child in node.items() if isinstance(node, dict) else enumerate(node):
+            yield from _numbers(child, (*path, key))
+    elif isinstance(node, int | float):
+        yield path
+
+
+# YAML 1.1 takes 2e4 for text, and the tier's own reader does not
+GIVEN = yaml.safe_load(re.sub(r"[\d.]+e-?\d+", lambda found: f"{float(found[0]):.12f}", FULL))
+
+
+@pytest.mark.parametrize("path", list(_numbers(GIVEN)), ids=str)
+@pytest.mark.parametrize("value", [1e308, 1e20, 10**20, float("inf"), float("nan"), -1])
+def test_no_number_can_be_beyond_any_real_tier(path: tuple[str | int, ...], value: float) -> None:
+    document = copy.deepcopy(GIVEN)
+    node = document
+    for step in path[:-1]:
+        node = node[step]
+    assert as_model(document, Tier, where="tier").name == "full"
+    node[path[-1]] = value
+
+    with pytest.raises(Misconfigured):
+        as_model(document, Tier, where="tier")
+
+
+def test_every_number_that_a_tier_can_hold_is_tried() -> None:
+    def is_number(annotation: object) -> bool:
+        return annotation in (int, float) or any(is_number(part) for part in get_args(annotation))
+
+    def keys(node: type[Node]) -> Iterator[str]:
+        for key, field in fields_by_key(node).items():
+            inner = node_class(field.annotation)
+            if inner is not None:
+                yield from keys(inner)
+            elif is_number(field.annotation):
+                yield key
+
+    found = set(keys(Tier))
+
+    assert len(found) > 15
+    assert found == {path[-1] for path in _numbers(GIVEN)}
+
+
+@pytest.mark.parametrize(("seconds", "fits"), [(86_400, True), (86_401, False), (0, False)])
+def test_a_start_up_takes_at_most_a_day(tmp_path: Path, seconds: int, fits: bool) -> None:
+    text = FULL.replace("startup: {seconds: 90}", f"startup: {{seconds: {seconds}}}")
+    if fits:
+        assert _load(tmp_path, text).spec.pools[0].startup.seconds == seconds
+    else:
+        with pytest.raises(Misconfigured, match=r"startup\.seconds"):
+            _load(tmp_path, text)
 
 
 def _outcome(load: Callable[[], Tier]) -> Tier | str:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.errors import Misconfigured
-from serving.simulation.traffic import Request, load_trace, multiply
+from serving.simulation.traffic import LONGEST_S, Request, load_trace, multiply
 
 HEADER = "t_s,input_tokens,output_tokens,tenant\n"
 
@@ -36,6 +36,12 @@ def test_a_trace_is_read_plain_or_packed_and_further_columns_are_ignored(tmp_pat
         pytest.param(HEADER + "0,-5,1,a\n", 2, "input_tokens is out of range", id="negative"),
         pytest.param(HEADER + "0,1,0,a\n", 2, "output_tokens is out of range", id="no-output"),
         pytest.param(HEADER + "0,1,1.5,a\n", 2, "output_tokens is not a whole", id="fraction"),
+        pytest.param(HEADER + "1_000,1,1,a\n", 2, "t_s is not a number", id="time-underscore"),
+        pytest.param(HEADER + "٣,1,1,a\n", 2, "t_s is not a number", id="time-other-digits"),
+        pytest.param(HEADER + "0,1_000,1,a\n", 2, "input_tokens is not", id="underscore"),
+        pytest.param(HEADER + "0,1,٣,a\n", 2, "output_tokens is not", id="other-digits"),
+        pytest.param(HEADER + "1.7e9,1,1,a\n", 2, "starts at 1.7e\\+09 s", id="unix-times"),
+        pytest.param(HEADER + "0,1,1,a\n2678401,1,1,a\n", 3, "31 days", id="over-31-days"),
         pytest.param(HEADER + "5,1,1,a\n4,1,1,a\n", 3, "not sorted", id="unsorted"),
     ],
 )
@@ -56,6 +62,38 @@ def test_a_trace_that_is_not_there_or_not_packed_is_refused(tmp_path):
     (tmp_path / "plain.csv.gz").write_text(HEADER)
     with pytest.raises(Misconfigured, match="cannot be read"):
         load_trace(tmp_path / "plain.csv.gz")
+    with pytest.raises(Misconfigured, match="folder"):
+        load_trace(tmp_path)
+
+
+def test_a_packed_trace_that_is_damaged_anywhere_is_refused(tmp_path):
+    rows = "".join(f"{n},{n % 97 + 1},{n % 31 + 1},a\n" for n in range(300))
+    whole = gzip.compress((HEADER + rows).encode())
+    path = tmp_path / "damaged.csv.gz"
+    for place in range(10, len(whole) - 8, 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        with pytest.raises(Misconfigured):
+            load_trace(path)
+    for end in range(1, len(whole), 50):
+        path.write_bytes(whole[:end])
+        with pytest.raises(Misconfigured):
+            load_trace(path)
+
+
+@pytest.mark.parametrize("name", ["trace.csv", "trace.csv.gz"])
+def test_a_byte_order_mark_is_passed_over(tmp_path, name):
+    path = tmp_path / name
+    content = (HEADER + "0.5,10,1,a\n").encode("utf-8-sig")
+    path.write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+
+    assert load_trace(path) == [Request(0.5, 10, 1)]
+
+
+def test_a_trace_of_exactly_31_days_is_read(tmp_path):
+    path = tmp_path / "long.csv"
+    path.write_text(HEADER + f"0,1,1,a\n{LONGEST_S:g},1,1,a\n")
+
+    assert load_trace(path)[-1].arrival_s == LONGEST_S
 
 
 TRACE = st.lists(
