@@ -20,6 +20,7 @@ LEARNED_AFTER_WEIGHT = 12.0  # windows (a minute of 5 s windows) before a pool m
 _PREFILL_NOISE = 0.2  # of the mean: lengths differ, so one window's mean time does too
 _DECODE_NOISE = 0.05
 _LEARN_COVERAGE_RATIO = 0.75
+_DEFERRED_SHARE = 0.25  # of the running requests: more wait for KV only when the network is slow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +171,8 @@ def learn_decode(model: DecodeModel, sample: PhaseSample, *, prior: CapacityPrio
     """The model after one window: mean gap between tokens against batch and resident KV.
 
     The batch is the one that the tokens saw (Little: rate times gap over the replicas), not the
-    gauge of one instant; the context is resident KV over running requests.
+    gauge of one instant; the context is resident KV over the requests that hold some: those running
+    and those whose KV is still in flight. Where a quarter waits for KV, a window teaches nothing.
     """
     capacity = sample.kv_capacity_tokens.value
     replicas = max(1, sample.replicas_expected)
@@ -180,8 +182,11 @@ def learn_decode(model: DecodeModel, sample: PhaseSample, *, prior: CapacityPrio
     kv, running = sample.kv_used_tokens.value, sample.running_requests.value
     if not is_teaching(sample) or not gap_s or not rate or kv is None or not running:
         return model
+    deferred = sample.deferred_requests.value or 0.0
+    if deferred > _DEFERRED_SHARE * running:
+        return model
     batch = rate * gap_s / replicas
-    context = kv / running
+    context = kv / (running + deferred)
     at_s = sample.window_start_s + sample.window_s
     fit = learn_point(
         model.fit,

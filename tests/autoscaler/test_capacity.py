@@ -98,6 +98,19 @@ def test_a_spoiled_window_teaches_prefill_nothing(spoiled):
     assert after == model
 
 
+def test_requests_that_wait_for_their_kv_do_not_look_like_long_contexts():
+    """A slow link: 400 requests hold 1,000 tokens each, 320 of them before they run."""
+    slow = decode_sample(
+        5.0, batch=20.0, context=5_000.0, gap_s=0.03, running_requests=80.0, deferred_requests=320.0
+    )
+    usual = decode_sample(5.0, batch=20.0, context=1_100.0, gap_s=0.03, deferred_requests=8.0)
+    model = new_decode_model(PRIOR)
+
+    assert learn_decode(model, slow, prior=PRIOR).context_tokens_mean is None
+    # 80 run and 8 wait, and they hold 88,000 tokens together
+    assert learn_decode(model, usual, prior=PRIOR).context_tokens_mean == pytest.approx(1_000.0)
+
+
 def test_a_step_time_that_no_batch_can_serve_is_infinite():
     model = new_decode_model(PRIOR)
 
