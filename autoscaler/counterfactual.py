@@ -122,6 +122,8 @@ def at_size(
     if utilisation > 1.0 and not faults:
         faults.append("more work than the replicas carry")
     words = "; ".join(part.words for part in parts)
+    if queue is not None:
+        words += " (once the queue is gone)"
     doubt = _doubt(seen, forecast_proven)
     if doubt:
         verdict = f"{doubt} the SLO {'would not' if faults else 'would'} be kept"
@@ -134,7 +136,8 @@ def at_size(
         words=f"{words}; {verdict}",
         utilisation_ratio=utilisation,
         step_s=None if decode is None else decode.step_s,
-        ttft_miss_ratio=None if prefill is None else prefill.ttft_miss_ratio,
+        # while requests queue, how many are late is the queue's to say, and not this formula's
+        ttft_miss_ratio=None if prefill is None or queue is not None else prefill.ttft_miss_ratio,
         holds_slo=not faults,
         is_proven=not doubt,
     )

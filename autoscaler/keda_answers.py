@@ -17,6 +17,7 @@ TIER_KEY = "tier"
 POOL_KEY = "pool"
 TARGET_PER_REPLICA = 1
 
+_BLIND_AFTER_S = 20.0  # as TierSettings.fresh_s
 _BLIND = frozenset({Reason.DEMAND_UNKNOWN, Reason.POOL_STATE_UNKNOWN, Reason.COVERAGE_LOW})
 
 
@@ -121,9 +122,14 @@ def desired_replicas(asked: AskedPool, seen: SeenPlan, *, stale_after_s: float) 
     if decision is None or decision.replicas is None:
         words = "the plan does not have it" if decision is None else decision.words
         return _unavailable(f"how many replicas {name} should have is not known: {words}")
-    if decision.hold and decision.reason in _BLIND:
+    if decision.hold and (decision.reason in _BLIND or _is_blind(decision)):
         return _unavailable(f"{name} holds because its inputs are not known: {decision.words}")
     return decision.replicas
+
+
+def _is_blind(decision: Decision) -> bool:
+    """Held by another rule (a limit, say), but nobody has seen the pool lately all the same."""
+    return decision.inputs_age_s is not None and decision.inputs_age_s > _BLIND_AFTER_S
 
 
 def _decision(asked: AskedPool, plan: Plan) -> Decision | None:

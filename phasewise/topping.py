@@ -22,6 +22,7 @@ from serving.errors import Unavailable
 REFRESH_S = 1.0
 _BARS = "▁▂▃▄▅▆▇█"
 _SHOWN_DECISIONS = 8
+_UNIX_FROM_S = 1e9  # earlier times are virtual
 _COLOURS = {"fresh": "green", "stale": "yellow", "silent": "red", "unknown": "red"}
 
 
@@ -127,13 +128,24 @@ def _sources(view: Mapping[str, Any]) -> Table:
     return table
 
 
-def screen(view: Mapping[str, Any], *, width: int) -> RenderableType:
-    """The whole picture."""
+def _age(view: Mapping[str, Any], now_s: float | None) -> Text:
+    """How old the tick is, loud once another should have come; a virtual one has no age."""
+    if now_s is None or view["at_s"] < _UNIX_FROM_S:
+        return Text("")
+    age_s = max(0.0, now_s - view["at_s"])
+    old = age_s > 2.0 * view["tick_s"]
+    return Text(f"  {age_s:.0f} s ago{': stale' if old else ''}", style="yellow" if old else "")
+
+
+def screen(view: Mapping[str, Any], *, width: int, now_s: float | None = None) -> RenderableType:
+    """The whole picture; `now_s` is the time by this machine's clock."""
     history, slo = view["history"], view["slo"]
     bars = max(10, min(60, width // 3))
     head = Text.assemble(
         (f"{view['tier']}", "bold"),
-        f"  mode {view['mode']}  tick {view['epoch']} at {when(view['at_s'])}\n",
+        f"  mode {view['mode']}  tick {view['epoch']} at {when(view['at_s'])}",
+        _age(view, now_s),
+        "\n",
         f"TTFT within {slo['ttft_s']:g} s: {share(history['ttft_within_slo_ratio'][-1])}   ",
         f"gap within {slo['itl_s'] * 1000:g} ms: {share(history['tpot_within_slo_ratio'][-1])}   ",
         f"(wanted {share(slo['attainment_ratio'])})   ",
@@ -155,6 +167,7 @@ def watch(
     *,
     once: bool,
     wait: Callable[[float], None] = time.sleep,
+    unix_s: Callable[[], float] = time.time,  # noqa: TID251 - the edge
     rounds: int | None = None,
 ) -> None:
     """Draw once, or again and again until interrupted (or for so many rounds).
@@ -162,13 +175,15 @@ def watch(
     What does not answer is said in place of the picture, and asked again.
     """
     if once:
-        console.print(screen(source.view(), width=console.width))
+        console.print(screen(source.view(), width=console.width, now_s=unix_s()))
         return
     with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
         drawn = 0
         while rounds is None or drawn < rounds:
             try:
-                live.update(screen(source.view(), width=console.width), refresh=True)
+                live.update(
+                    screen(source.view(), width=console.width, now_s=unix_s()), refresh=True
+                )
             except Unavailable as error:
                 live.update(Text(error.what, style="yellow"), refresh=True)
             drawn += 1

@@ -31,8 +31,7 @@ export const isBlind = (pool, view) =>
   pool.coverage_ratio === 0 ||
   view.sources.some((s) => s.name === pool.name && SEEN_BADLY.has(s.state));
 
-const poolsOf = (view, phase) =>
-  join(view.pools.filter((p) => p.phase === phase || p.phase === "both").map((p) => p.name)) || phase;
+const SYMPTOMS = { prefill: "first tokens", decode: "the gaps between tokens" };
 
 const short = (pool) => known(pool.wanted) && known(pool.ready) && pool.wanted > pool.ready;
 
@@ -49,6 +48,14 @@ const blindness = (view) => (pool) => {
   return `${pool.name}: ${words.length ? join(words) : pool.words}`;
 };
 
+// A pool is named only if it is short itself or its own latency says so; else the symptom is.
+const blamed = (view, phase) => {
+  const pools = view.pools.filter(
+    (p) => (p.phase === phase || p.phase === "both") && (short(p) || p.reason === "LatencyAboveSlo" || CANNOT.has(p.reason)),
+  );
+  return join(pools.map((p) => p.name)) || SYMPTOMS[phase];
+};
+
 const trouble = (view) => {
   const { slo } = view;
   const { ttft, itl } = attainments(view);
@@ -60,7 +67,7 @@ const trouble = (view) => {
   for (const [ratio, phase, what] of missed) {
     if (known(ratio) && ratio < slo.attainment_ratio) {
       const of = `${share(ratio)} within the target, ${share(slo.attainment_ratio)} wanted`;
-      found.push({ phase, pools: poolsOf(view, phase), why: `${what}: ${of}` });
+      found.push({ phase, pools: blamed(view, phase), why: `${what}: ${of}` });
     }
   }
   for (const pool of view.pools) {
@@ -125,6 +132,7 @@ export const statusOf = (pool, view) => {
     const state = CANNOT.has(pool.reason) ? "trouble" : "short";
     return { state, words: `short by ${count(pool.wanted - pool.ready)}` };
   }
+  if (pool.reason === "LatencyAboveSlo") return { state: "short", words: "latency above the target" };
   return { state: "good", words: "has what it needs" };
 };
 

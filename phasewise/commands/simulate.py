@@ -28,7 +28,13 @@ def command(
     lockstep: Annotated[
         bool, typer.Option(help="Virtual time moves only when told by POST /clock/advance.")
     ] = False,
-    speed: Annotated[float, typer.Option(help="Virtual seconds in a real one (wall clock).")] = 1.0,
+    speed: Annotated[
+        float,
+        typer.Option(
+            help="Virtual seconds in a real one (wall clock); whoever keeps its own time, as "
+            "`phasewise run` does, needs 1."
+        ),
+    ] = 1.0,
     initial: Annotated[
         str | None, typer.Option(help="Sizes at the start, as prefill=8,decode=9.")
     ] = None,

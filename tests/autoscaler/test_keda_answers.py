@@ -72,6 +72,12 @@ REFUSALS = [
         id="stale",
     ),
     pytest.param(
+        _seen(replace(_hold(Reason.AT_MAXIMUM), inputs_age_s=40.0)),
+        UNAVAILABLE,
+        "chat/prefill holds because its inputs are not known: because",
+        id="blind-at-its-maximum",
+    ),
+    pytest.param(
         replace(_seen(), mode="advise"),
         Refused.FAILED_PRECONDITION,
         "chat is in mode advise: phasewise shows what it would do and nobody acts on it",

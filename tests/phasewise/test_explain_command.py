@@ -487,3 +487,20 @@ def test_a_sparkline_has_one_sign_for_each_value_shown(
     assert len(drawn) == min(width, len(values))
     shown = values[-width:]
     assert [sign == " " for sign in drawn] == [value is None for value in shown]
+
+
+@pytest.mark.parametrize(
+    ("at_s", "now_s", "said"),
+    [
+        pytest.param(1.8e9, 1.8e9 + 12.0, "12 s ago", id="fresh"),
+        pytest.param(1.8e9, 1.8e9 + 120.0, "120 s ago: stale", id="stale"),
+        pytest.param(900.0, 1.8e9, "", id="virtual"),
+        pytest.param(1.8e9, None, "", id="no-clock"),
+    ],
+)
+def test_top_says_how_old_its_newest_tick_is(at_s: float, now_s: float | None, said: str) -> None:
+    from phasewise.topping import _age
+
+    found = _age({"at_s": at_s, "tick_s": 15.0}, now_s).plain
+
+    assert found.strip() == said
