@@ -22,8 +22,7 @@ _QUEUE_IS_BACKLOG_S = 1.0  # a queue worth this many seconds of arrivals is a ba
 class Bin:
     """One scrape interval of the tier: rates per second, means in tokens, `None` if unknown.
 
-    `waiting_prefill_requests` counts requests that queue before prefill; `waiting_decode_requests`
-    those that lack room in decode (not those whose KV is in flight).
+    `waiting_prefill_requests` counts requests that queue before prefill.
     """
 
     at_s: float
@@ -35,7 +34,6 @@ class Bin:
     served_prefill_tokens_per_s: float | None = None
     served_output_tokens_per_s: float | None = None
     waiting_prefill_requests: float | None = None
-    waiting_decode_requests: float | None = None
     kv_bytes_per_s: float | None = None
 
 
@@ -83,12 +81,6 @@ def bin_of(observation: Observation) -> Bin:
         served_prefill_tokens_per_s=_total(s.computed_prompt_tokens_per_s.value for s in prefill),
         served_output_tokens_per_s=_total(s.output_tokens_per_s.value for s in decode),
         waiting_prefill_requests=_total(s.waiting_requests.value for s in prefill),
-        waiting_decode_requests=_total(
-            None
-            if s.waiting_requests.value is None
-            else s.waiting_requests.value - (s.deferred_requests.value or 0.0)
-            for s in decode
-        ),
         kv_bytes_per_s=_total(s.kv_transfer_bytes_per_s.value for s in decode),
     )
 

@@ -31,7 +31,7 @@ class NeedInput:
     prefill: PrefillModel
     decode: DecodeModel
     waiting_prefill_requests: float | None
-    serving_replicas: int
+    serving_replicas: int | None
     lead_s: float
 
 
@@ -104,10 +104,13 @@ def prefill_backlog(seen: NeedInput) -> Need | None:
     if seen.pool.phase is Phase.DECODE or waiting is None or demand is None or prompt is None:
         return None
     capacity = seen.prefill.tokens_per_s(prompt)
-    backlog_tokens = waiting * prompt + (demand - seen.serving_replicas * capacity) * seen.lead_s
-    if backlog_tokens <= 0.5 * seen.tier.slo.ttft_s * capacity * max(1, seen.serving_replicas):
+    serving = seen.serving_replicas
+    if serving is None:
+        return None  # as none would be served, and a whole pool ordered
+    backlog_tokens = waiting * prompt + (demand - serving * capacity) * seen.lead_s
+    if backlog_tokens <= 0.5 * seen.tier.slo.ttft_s * capacity * max(1, serving):
         return None
-    if waiting * prompt <= 0.25 * seen.tier.slo.ttft_s * capacity * max(1, seen.serving_replicas):
+    if waiting * prompt <= 0.25 * seen.tier.slo.ttft_s * capacity * max(1, serving):
         return None  # nothing queues now: a shortage to come is the compute need's to say
     rate = demand + backlog_tokens / seen.tier.backlog_drain_s
     return Need(

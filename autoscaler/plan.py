@@ -83,7 +83,7 @@ def _need_input(
         prefill=known.prefill,
         decode=known.decode,
         waiting_prefill_requests=None if newest is None else newest.waiting_prefill_requests,
-        serving_replicas=ready or 0,
+        serving_replicas=ready,
         lead_s=known.lead.p50_s,
     )
 

@@ -94,6 +94,17 @@ def test_only_a_backlog_that_outlasts_the_start_of_a_replica_orders_one(waiting,
     assert (prefill_backlog(seen) is not None) is ordered
 
 
+def test_a_backlog_before_an_unknown_number_of_replicas_orders_nothing():
+    seen = question(
+        PREFILL,
+        waiting_prefill_requests=300.0,
+        prefill_tokens_per_s=80_000.0,
+        serving_replicas=None,
+    )
+
+    assert prefill_backlog(seen) is None  # none serving would order the whole demand again
+
+
 def test_decode_is_sized_by_the_batch_that_keeps_the_gap():
     need = decode_compute(question(DECODE))
 

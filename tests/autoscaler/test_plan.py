@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from autoscaler.codec import dump_plan, dump_state, load_plan, load_state, state_hash
 from autoscaler.plan import within_budget
+from autoscaler.testing import Load, observed
 from autoscaler.tick import Phasewise, tick
 from autoscaler.types import Decision, PoolSettings, Reason, TierSettings
 from serving.testing import DECODE, PREFILL, make_observation, make_pool_state, make_sample
@@ -21,53 +22,9 @@ TIER = TierSettings(
 
 
 def seen(at_s, *, scale=1.0, prefill=8, decode=8, blind=()):
-    """A tier under steady load, `scale` times 50,000 input and 10,000 output tokens/s."""
-    prompts = 45.0 * scale
-    samples = [
-        make_sample(
-            PREFILL,
-            at_s=at_s,
-            replicas=prefill,
-            computed_prompt_tokens_per_s=50_000.0 * scale,
-            finished_requests_per_s=prompts,
-            steps_per_s=prompts / 1.2,
-            step_tokens_per_s=50_000.0 * scale,
-            prefill_time_mean_s=0.14,
-            request_prompt_tokens_mean=1111.0,
-            waiting_requests=0.0,
-            preemptions_per_s=0.0,
-            kv_transfer_failures_per_s=0.0,
-            queue_time_mean_s=0.02,
-        ),
-        make_sample(
-            DECODE,
-            at_s=at_s,
-            replicas=decode,
-            output_tokens_per_s=10_000.0 * scale,
-            finished_requests_per_s=prompts,
-            itl_mean_s=0.04,
-            running_requests=400.0 * scale,
-            kv_used_tokens=480_000.0 * scale,
-            kv_capacity_tokens=decode * 190_000.0,
-            waiting_requests=0.0,
-            deferred_requests=0.0,
-            request_output_tokens_mean=222.0,
-            preemptions_per_s=0.0,
-            kv_transfer_failures_per_s=0.0,
-        ),
-    ]
-    samples = [
-        make_sample(s.pool, at_s=at_s, replicas=s.replicas_expected) if s.pool in blind else s
-        for s in samples
-    ]
-    return make_observation(
-        *samples,
-        at_s=at_s,
-        pools=(
-            make_pool_state(PREFILL, at_s=at_s, desired=prefill),
-            make_pool_state(DECODE, at_s=at_s, desired=decode),
-        ),
-    )
+    """A tier under steady load without a front end."""
+    load = Load(scale=scale, blind=blind, router=False)
+    return observed(at_s, load, {PREFILL.name: prefill, DECODE.name: decode})
 
 
 def run(ticks, tier=TIER, state=None, start_s=0.0, **changes):
