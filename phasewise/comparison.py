@@ -180,7 +180,8 @@ class Peers:
         self._workload = workload
         self._on_played = on_played
         self._say = say
-        self._plays: list[Future[Score]] = []
+        self._playing = 0
+        self._count = threading.Lock()
         self._pool = ProcessPoolExecutor(
             max_workers=processes,
             mp_context=multiprocessing.get_context("spawn"),
@@ -191,8 +192,7 @@ class Peers:
     def close(self) -> None:
         """End the processes, also those that still play; what was not begun is dropped."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        unfinished = not all(job.done() for job in self._plays)
-        if unfinished:
+        if self._playing:
             self._say("stopping…")
         # waited for, or the interpreter would close a pipe under the pool's own thread
         ending = threading.Thread(
@@ -200,7 +200,7 @@ class Peers:
         )
         ending.start()
         while ending.is_alive():
-            if unfinished:  # each time anew: the pool may just have been starting some
+            if self._playing:  # each time anew: the pool may just have been starting some
                 for process in multiprocessing.active_children():
                     process.kill()
             ending.join(0.1)
@@ -211,16 +211,21 @@ class Peers:
 
     def play(self, choice: PolicyChoice) -> Score:
         """One simulation in a process of its own; waits for it."""
+        self._counts(1)  # first: the process may be seen, and all be ended, before it is submitted
         try:
-            job = self._pool.submit(play, self._workload, choice)
-            self._plays.append(job)
-            row = job.result()
+            row = self._pool.submit(play, self._workload, choice).result()
         except BrokenProcessPool as error:
             raise Unavailable(
                 "a simulation was ended from outside, as the system does when memory is short"
             ) from error
+        finally:
+            self._counts(-1)
         self._on_played(row)
         return row
+
+    def _counts(self, more: int) -> None:
+        with self._count:
+            self._playing += more
 
     def static_peak(self, size: tuple[int, int]) -> Score:
         """The fixed size for the busiest minute."""

@@ -65,7 +65,11 @@ class FakeApi:
         return f"http://127.0.0.1:{self._server.server_port}/"
 
     def send(self, view: dict[str, Any]) -> None:
-        """The next tick: its view to everyone who listens."""
+        """The next tick: its view to everyone who listens, and to whoever connects from now on.
+
+        A page that was asking anew just now may not have been heard yet: it is told then.
+        """
+        self.silent = False
         self.view = view
         for stream in list(self.streams):
             stream.put(event(view))
@@ -130,10 +134,10 @@ def _handler(api: FakeApi) -> type[BaseHTTPRequestHandler]:
         def stream(self) -> None:
             mine: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
             mine.put(b"retry: 100\n\n")
+            api.streams.append(mine)  # first: what is sent from here on comes twice, never not
+            api.streams_begun += 1
             if not api.silent:
                 mine.put(event(api.view))
-            api.streams.append(mine)
-            api.streams_begun += 1
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
             self.end_headers()

@@ -75,6 +75,8 @@ def test_a_command_that_is_ended_leaves_no_process_of_its_own(
         "demo": ["--headless", "--no-console", "--ledger", str(tmp_path / "d.sqlite")],
         "backtest": ["--policy", "phasewise,last_value:0.1"],
     }[command]
+    # a shell's background job ignores interrupts, and so would whatever it starts
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with (tmp_path / "said").open("w") as said:
         process = subprocess.Popen(
             [sys.executable, "-m", "phasewise", command, "--trace", str(trace), *arguments],
@@ -82,6 +84,7 @@ def test_a_command_that_is_ended_leaves_no_process_of_its_own(
             stderr=said,
             start_new_session=True,
         )
+    signal.signal(signal.SIGINT, before)
     try:
         until(
             lambda: all(
@@ -160,8 +163,7 @@ def test_what_still_plays_is_ended_and_said(trace: Path) -> None:
     peers = Peers(workload, processes=1, on_played=lambda _: None, say=said.append)
     choice = PolicyChoice(name="best_static", prefill_replicas=9, decode_replicas=9)
     jobs = [peers.submit(peers.play, choice) for _ in range(3)]
-    # a process starts a moment before its simulation is noted as one that plays
-    until(lambda: peers._plays and multiprocessing.active_children(), "a simulation plays")
+    until(lambda: peers._playing and multiprocessing.active_children(), "a simulation plays")
     peers.close()
 
     assert said == ["stopping…"]
