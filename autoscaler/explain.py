@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from autoscaler.recorded import RecordedTick
-from autoscaler.types import Counterfactual, Decision, Forecast, Need, Step, TierSettings
+from autoscaler.types import Counterfactual, Decision, Forecast, Lead, Need, Step, TierSettings
 from autoscaler.verdict import Told, verdict, what_would_change
 from serving.types import Measurement, Phase, PhaseSample, PoolState, RouterSample
 
@@ -44,6 +44,7 @@ _DECODE_INPUTS = (
     "kv_capacity_tokens",
     "hottest_kv_used_ratio",
     "kv_transfer_bytes_per_s",
+    "kv_transfer_time_mean_s",
     "tpot_within_slo_ratio",
 )
 _ROUTER_INPUTS = (
@@ -118,6 +119,7 @@ class Explanation:
     needs: tuple[ExplainedNeed, ...]
     steps: tuple[ExplainedStep, ...]
     counterfactuals: tuple[Counterfactual, ...]
+    lead: Lead | None = None
 
 
 def unit_of(name: str) -> str:
@@ -126,8 +128,9 @@ def unit_of(name: str) -> str:
 
 
 def binding_need(needs: tuple[Need, ...]) -> Need | None:
-    """The need that decides: the largest, as the plan chooses it."""
-    return max(needs, key=lambda n: (n.replicas, n.replicas_exact), default=None)
+    """The need that decides: the largest that sizes a pool, as the plan chooses it."""
+    sizing = (n for n in needs if n.sizes_pool)
+    return max(sizing, key=lambda n: (n.replicas, n.replicas_exact), default=None)
 
 
 def explain(tick: RecordedTick, settings: TierSettings, pool: str) -> Explanation | None:
@@ -162,6 +165,7 @@ def explain(tick: RecordedTick, settings: TierSettings, pool: str) -> Explanatio
         needs=tuple(_need(need, binds=need is binds) for need in decision.needs),
         steps=tuple(_step(step) for step in decision.steps),
         counterfactuals=decision.counterfactuals,
+        lead=decision.lead,
     )
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autoscaler.believable import believable
-from autoscaler.capacity import learn_decode, learn_prefill
 from autoscaler.demand import bin_of, demand_level
 from autoscaler.forecast import RateHistory, learn_errors, learn_level
 from autoscaler.lead import learn_lead, not_seen
+from autoscaler.learn_capacity import learn_decode, learn_prefill
+from autoscaler.link import earlier_link, learn_link
 from autoscaler.state import LearnedState, PoolLearned, Want
 from autoscaler.types import Demand, Plan, PoolSettings, TierSettings
 from serving.types import Observation, Phase, PhaseSample, PoolState
@@ -42,6 +43,7 @@ def _learn_pool(
     sample: PhaseSample | None,
     state: PoolState | None,
     at_s: float,
+    kv_bytes_per_s: float | None,
 ) -> PoolLearned:
     if state is not None:
         known = replace(known, state=state, lead=learn_lead(known.lead, state))
@@ -49,17 +51,23 @@ def _learn_pool(
         known = replace(known, state=None, lead=not_seen(known.lead))
     if sample is None:
         return replace(known, sample=None)
-    prefill, decode = known.prefill, known.decode
+    prefill, decode, link = known.prefill, known.decode, known.link
     if settings.phase is not Phase.DECODE:
         prefill = learn_prefill(
-            prefill, sample, prior=settings.prior, max_batched_tokens=settings.max_batched_tokens
+            prefill,
+            sample,
+            prior=settings.prior,
+            max_batched_tokens=settings.max_batched_tokens,
+            decode=decode,
         )
     if settings.phase is not Phase.PREFILL:
         decode = learn_decode(decode, sample, prior=settings.prior)
+        link = learn_link(link, sample, at_s=at_s, declared_bytes_per_s=kv_bytes_per_s)
     return replace(
         known,
         prefill=prefill,
         decode=decode,
+        link=link,
         sample=sample,
         last_known_s=at_s if knows_its_work(sample) else known.last_known_s,
     )
@@ -80,6 +88,7 @@ def learn(state: LearnedState, observation: Observation, tier: TierSettings) -> 
             sample=samples.get(settings.pool),
             state=states.get(settings.pool),
             at_s=at_s,
+            kv_bytes_per_s=tier.kv_bytes_per_s_per_replica,
         )
         for known, settings in zip(state.pools, tier.pools, strict=True)
     )
@@ -137,6 +146,7 @@ def until(state: LearnedState, at_s: float) -> LearnedState:
         replace(
             known,
             lead=not_seen(known.lead),
+            link=earlier_link(known.link, at_s),
             wants=tuple(want for want in known.wants if want.at_s <= at_s),
             last_known_s=None
             if known.last_known_s is not None and known.last_known_s > at_s

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from autoscaler.capacity import DecodeModel, PrefillModel
+from autoscaler.link import gigabytes
 from autoscaler.types import Bottleneck, Demand, Need, PoolSettings, TierSettings
 from serving.types import Phase
 
@@ -209,7 +210,35 @@ def decode_kv_cache(seen: NeedInput) -> Need | None:
     )
 
 
-NEEDS: tuple[NeedRule, ...] = (prefill_compute, prefill_backlog, decode_compute, decode_kv_cache)
+def decode_network(seen: NeedInput) -> Need | None:
+    """Replicas whose declared links carry the KV that comes; said, but no pool is sized by it.
+
+    KV in bytes per second grows with the forecast as output does. More replicas would be the wrong
+    answer: a link that the pools share does not grow with them.
+    """
+    rate, kv = seen.tier.kv_bytes_per_s_per_replica, seen.demand.kv_bytes_per_s
+    upper, level = seen.output_tokens_per_s, seen.demand.output_tokens_per_s
+    if seen.pool.phase is not Phase.DECODE or not rate or kv is None or upper is None or not level:
+        return None
+    demand = kv * upper / level
+    return Need(
+        bottleneck=Bottleneck.NETWORK,
+        replicas_exact=demand / rate,
+        replicas=max(1, math.ceil(demand / rate - 1e-9)),
+        demand_per_s=demand,
+        replica_capacity_per_s=rate,
+        words=f"{gigabytes(demand)} GB/s of KV over {gigabytes(rate)} GB/s a replica, as declared; "
+        "no pool is sized by it",
+    )
+
+
+NEEDS: tuple[NeedRule, ...] = (
+    prefill_compute,
+    prefill_backlog,
+    decode_compute,
+    decode_kv_cache,
+    decode_network,
+)
 
 
 def aggregated_need(needs: tuple[Need, ...]) -> Need | None:

@@ -9,12 +9,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from autoscaler.budget import within_budget
 from autoscaler.counterfactual import counterfactuals
 from autoscaler.forecast import RateHistory, forecast
+from autoscaler.lead import lead_told
+from autoscaler.link import failed_transfers_words, slow_link, slow_link_words
 from autoscaler.needs import NEEDS, NeedInput, aggregated_need
 from autoscaler.state import LearnedState, PoolLearned
 from autoscaler.steps import STEPS, StepInput, is_proven
 from autoscaler.types import (
+    Bottleneck,
     Decision,
     Demand,
     Forecast,
@@ -25,7 +29,7 @@ from autoscaler.types import (
     Reason,
     TierSettings,
 )
-from serving.types import Override, OverrideKind, Phase, PoolId, PoolState
+from serving.types import Override, Phase, PoolId, PoolState
 
 _PHASES_OF_PREFILL_WORK = (Phase.PREFILL, Phase.BOTH)
 _PHASES_OF_DECODE_WORK = (Phase.DECODE, Phase.BOTH)
@@ -97,7 +101,8 @@ def _all_needs(seen: NeedInput) -> tuple[Need, ...]:
 
 
 def _largest(needs: tuple[Need, ...]) -> Need | None:
-    return max(needs, key=lambda n: (n.replicas, n.replicas_exact), default=None)
+    sizing = (n for n in needs if n.sizes_pool)
+    return max(sizing, key=lambda n: (n.replicas, n.replicas_exact), default=None)
 
 
 def with_more_demand(seen: NeedInput, margin_ratio: float) -> NeedInput:
@@ -170,8 +175,36 @@ def _decide(
         if known.sample is None or known.sample.replicas_expected == 0
         else known.sample.replicas_reporting / known.sample.replicas_expected,
         override=override,
+        lead=lead_told(known.lead),
+        problems=_network_problems(known, tier, pool_state, needs, now_s),
     )
     return decision, seen
+
+
+def _network_problems(
+    known: PoolLearned,
+    tier: TierSettings,
+    pool_state: PoolState,
+    needs: tuple[Need, ...],
+    now_s: float,
+) -> tuple[str, ...]:
+    """What is wrong with the KV network of a pool, which no size of the pool mends."""
+    found: list[str] = []
+    declared = tier.kv_bytes_per_s_per_replica
+    slow = slow_link(known.link, now_s=now_s, declared_bytes_per_s=declared)
+    if slow is not None:
+        found.append(slow_link_words(slow, pool_state.pool.name))
+    if known.sample is not None and now_s - known.sample.window_start_s <= tier.fresh_s:
+        failed = failed_transfers_words(known.sample, pool_state.pool.name)
+        found += [] if failed is None else [failed]
+    network = next((n for n in needs if n.bottleneck is Bottleneck.NETWORK), None)
+    ready = pool_state.ready_replicas
+    if network is not None and ready and network.replicas_exact > ready:
+        found.append(
+            f"the network binds at {pool_state.pool.name}: {network.words}, and {ready} are "
+            "ready; more decode replicas are no answer where they share a link"
+        )
+    return tuple(found)
 
 
 def _with_counterfactuals(decision: Decision, seen: NeedInput | None) -> Decision:
@@ -190,63 +223,14 @@ def in_force(overrides: Sequence[Override], now_s: float) -> dict[str, Override]
     return {each.pool: each for each in overrides if now_s < each.until_s}
 
 
-def within_budget(decisions: tuple[Decision, ...], tier: TierSettings) -> tuple[Decision, ...]:
-    """The same decisions under the accelerator budget.
-
-    While they cost more than the budget, the pool that has most over its exact need gives up one
-    replica, never below its minimum. Pools of unknown size count nothing and are left alone. A
-    pool that a person paused gives nothing, one that is pinned or floored only when no other can.
-    """
-    budget = tier.accelerator_budget
-    if budget is None:
-        return decisions
-    replicas = {d.pool: d.replicas for d in decisions if d.replicas is not None}
-
-    def cost() -> int:
-        return sum(n * tier.pool(p).accelerators_per_replica for p, n in replicas.items())
-
-    exact = {d.pool: max((n.replicas_exact for n in d.needs), default=0.0) for d in decisions}
-    asked = {d.pool: d.override.kind for d in decisions if d.override is not None}
-    while cost() > budget:
-        givers = [
-            p
-            for p, n in replicas.items()
-            if n > tier.pool(p).min_replicas and asked.get(p) is not OverrideKind.PAUSE
-        ]
-        givers = [p for p in givers if p not in asked] or givers
-        if not givers:
-            break
-        richest = max(givers, key=lambda p: (replicas[p] / max(exact[p], 1e-9), p.name))
-        replicas[richest] -= 1
-    return tuple(_limited(d, replicas.get(d.pool), budget) for d in decisions)
-
-
-def _limited(decision: Decision, replicas: int | None, budget: int) -> Decision:
-    if replicas is None or replicas == decision.replicas or decision.replicas is None:
-        return decision
-    words = f"the budget of {budget} accelerators leaves {replicas} of {decision.replicas}"
-    proposal = Proposal(
-        replicas=decision.replicas, reason=decision.reason, steps=decision.steps
-    ).moved("within_budget", replicas, Reason.BUDGET_LIMITED, words)
-    before = decision.steps[0].before_replicas if decision.steps else decision.replicas
-    return replace(
-        decision,
-        replicas=replicas,
-        hold=replicas == before,
-        reason=Reason.BUDGET_LIMITED,
-        words=words,
-        steps=proposal.steps,
-    )
-
-
 def demand_ratio(decisions: tuple[Decision, ...]) -> float | None:
     """Needed prefill replicas over needed decode replicas, before rounding; `None` if not known."""
 
     def exact(phase: Phase) -> float | None:
         found = [
-            max(n.replicas_exact for n in d.needs)
+            max(n.replicas_exact for n in d.needs if n.sizes_pool)
             for d in decisions
-            if d.pool.phase is phase and d.needs
+            if d.pool.phase is phase and any(n.sizes_pool for n in d.needs)
         ]
         return sum(found) if found else None
 
@@ -291,4 +275,5 @@ def plan(
         decisions=decisions,
         demand=state.demand if state.now_s is not None else Demand(),
         demand_ratio=demand_ratio(decisions),
+        problems=tuple(dict.fromkeys(text for d in decisions for text in d.problems)),
     )

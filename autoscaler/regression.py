@@ -31,6 +31,16 @@ class Fit:
     last_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moments:
+    """Means of x xᵀ, x y and y² over `count` observations: what a fit needs to know of them."""
+
+    count: float
+    gram: tuple[tuple[float, ...], ...]
+    moment: tuple[float, ...]
+    square: float
+
+
 def empty_fit(dimensions: int) -> Fit:
     """A fit that has seen nothing."""
     zeros = tuple(0.0 for _ in range(dimensions))
@@ -43,17 +53,42 @@ def learn_point(
     """The fit after one more observation; older ones fade by 1/e in `forget_s` seconds."""
     if not (math.isfinite(y) and all(math.isfinite(v) for v in x) and weight > 0.0):
         return fit
-    fade = 1.0 if fit.last_s is None else math.exp(-max(0.0, at_s - fit.last_s) / forget_s)
-    gram = tuple(
-        tuple(fade * fit.gram[i][j] + weight * x[i] * x[j] for j in range(len(x)))
-        for i in range(len(x))
+    more = Moments(
+        count=1.0,
+        gram=tuple(tuple(weight * a * b for b in x) for a in x),
+        moment=tuple(weight * v * y for v in x),
+        square=weight * y * y,
     )
-    moment = tuple(fade * m + weight * v * y for m, v in zip(fit.moment, x, strict=True))
+    return _with(fit, more, weight=weight, at_s=at_s, forget_s=forget_s)
+
+
+def learn_moments(
+    fit: Fit, moments: Moments, *, weight: float, at_s: float, forget_s: float
+) -> Fit:
+    """The fit after observations of which only the means are known, together of one weight."""
+    numbers = (*moments.moment, *(v for row in moments.gram for v in row), moments.square)
+    if not (all(math.isfinite(v) for v in numbers) and weight > 0.0):
+        return fit
+    more = Moments(
+        count=moments.count,
+        gram=tuple(tuple(weight * v for v in row) for row in moments.gram),
+        moment=tuple(weight * v for v in moments.moment),
+        square=weight * moments.square,
+    )
+    return _with(fit, more, weight=weight, at_s=at_s, forget_s=forget_s)
+
+
+def _with(fit: Fit, more: Moments, *, weight: float, at_s: float, forget_s: float) -> Fit:
+    """The fit, faded to a moment, with sums that have their weight in them already."""
+    fade = 1.0 if fit.last_s is None else math.exp(-max(0.0, at_s - fit.last_s) / forget_s)
     return replace(
         fit,
-        gram=gram,
-        moment=moment,
-        square=fade * fit.square + weight * y * y,
+        gram=tuple(
+            tuple(fade * old + new for old, new in zip(olds, news, strict=True))
+            for olds, news in zip(fit.gram, more.gram, strict=True)
+        ),
+        moment=tuple(fade * old + new for old, new in zip(fit.moment, more.moment, strict=True)),
+        square=fade * fit.square + more.square,
         weight=fade * fit.weight + weight,
         total_weight=fit.total_weight + weight,
         last_s=at_s,

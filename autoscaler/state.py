@@ -11,6 +11,7 @@ from autoscaler.capacity import DecodeModel, PrefillModel, new_decode_model, new
 from autoscaler.demand import Bin
 from autoscaler.forecast import RateHistory
 from autoscaler.lead import LeadModel
+from autoscaler.link import LinkModel
 from autoscaler.types import Demand, PoolSettings, TierSettings
 from serving.types import PhaseSample, PoolState, RouterSample
 
@@ -25,11 +26,12 @@ class Want:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLearned:
-    """What is known of one pool: its capacity models, lead, last sample, and recent wants."""
+    """What is known of one pool: its capacity models, lead, link, last sample, and recent wants."""
 
     prefill: PrefillModel
     decode: DecodeModel
     lead: LeadModel
+    link: LinkModel = field(default_factory=LinkModel)
     state: PoolState | None = None
     sample: PhaseSample | None = None
     wants: tuple[Want, ...] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from serving.types import Override, Phase, PoolId, Slo
+from serving.types import Override, Phase, PoolId, Slo, StartKind, StartStage
 
 
 class Bottleneck(StrEnum):
@@ -91,6 +91,7 @@ class TierSettings:
     replica may be planned to use. `down_margin_ratio` is how much more demand N-1 must carry
     before a replica is given back, and for how long: `down_window_s`, or the lead if longer.
     A pool whose last good sample is older than `fresh_s` is blind: it may grow, never shrink.
+    `kv_bytes_per_s_per_replica` is what the network is declared to carry; `None`: nobody said.
     """
 
     name: str
@@ -107,6 +108,7 @@ class TierSettings:
     backlog_drain_s: float = 60.0
     fresh_s: float = 20.0
     level_window_s: float = 60.0
+    kv_bytes_per_s_per_replica: float | None = None
 
     def pool(self, pool: PoolId) -> PoolSettings:
         """The settings of one pool; KeyError if the tier has no such pool."""
@@ -156,6 +158,7 @@ class Need:
     `replicas` carries the demand within the SLO; `demand_per_s` over `replica_capacity_per_s`
     (both in tokens) is `replicas_exact`, before any tail or rounding. `work` says whose tokens:
     prefill's are input, decode's output; an aggregated pool's sum has both, old ledgers `None`.
+    The network's need is in bytes, of no tokens, and sizes nothing (`sizes_pool`).
     """
 
     bottleneck: Bottleneck
@@ -166,6 +169,11 @@ class Need:
     feasible: bool = True
     words: str = ""
     work: Phase | None = None
+
+    @property
+    def sizes_pool(self) -> bool:
+        """Whether more replicas are the answer: not where the network between pools binds."""
+        return self.bottleneck is not Bottleneck.NETWORK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +235,31 @@ class Counterfactual:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KindLead:
+    """Starts of one kind (`None`: of unknown kind): how many are known, and how long they took.
+
+    `p50_s` and `p95_s` are with the prior, as the plan counts; `stages_s` are medians of what was
+    measured, and a stage that was never observed is not among them.
+    """
+
+    kind: StartKind | None
+    starts: int
+    p50_s: float
+    p95_s: float
+    stages_s: tuple[tuple[StartStage, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lead:
+    """How long a start takes, by kind; `counted` is the kind that the plan counts with."""
+
+    counted: StartKind | None
+    p50_s: float
+    p95_s: float
+    kinds: tuple[KindLead, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What one pool should have, absolutely, and why; applying it twice is harmless.
 
@@ -235,7 +268,8 @@ class Decision:
     `wanted_replicas` is what the need alone asks for; `kept_replicas` is what would be asked with
     the down margin on top, which is what scaling down must come under for a whole down window.
     `counterfactuals` are one replica less, this size and one more, smallest first; none where the
-    demand is not known. `override` is the person's word in force.
+    demand is not known. `override` is the person's word in force. `lead` is there once a kind of
+    start or a stage of one was seen. `problems` are what is wrong that no size of the pool mends.
     """
 
     pool: PoolId
@@ -252,6 +286,8 @@ class Decision:
     coverage_ratio: float | None = None
     override: Override | None = None
     counterfactuals: tuple[Counterfactual, ...] = ()
+    lead: Lead | None = None
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

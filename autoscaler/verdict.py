@@ -68,6 +68,7 @@ def verdict(told: Told) -> str:
         f"Measured now: {told.measured}." if told.measured else "",
         _basis(told),
         _smaller(told),
+        *(f"Beside that, {text}." for text in decision.problems),
     ]
     return " ".join(part for part in parts if part)
 
@@ -122,7 +123,7 @@ def _basis(told: Told) -> str:
         f"over the {need.replica_capacity_per_s:,.0f} that one replica carries is "
         f"{need.replicas_exact:.2f}, {_rounded(need, told.settings)}."
     )
-    return sentence if said is None else f"{sentence} {_forecast(said, told.settings)}"
+    return sentence if said is None else f"{sentence} {_forecast(said, told)}"
 
 
 def _rounded(need: Need, settings: TierSettings) -> str:
@@ -141,9 +142,11 @@ def _kind(told: Told) -> str:
     return {Phase.PREFILL: "input", Phase.DECODE: "output", Phase.BOTH: "input or output"}[work]
 
 
-def _forecast(said: Forecast, settings: TierSettings) -> str:
+def _forecast(said: Forecast, told: Told) -> str:
+    settings, lead = told.settings, told.decision.lead
+    kind = "" if lead is None or lead.counted is None else f"{lead.counted} "
     return (
-        f"The forecast is for {said.lead_s:.0f} s ahead, a start-up and one tick, by the "
+        f"The forecast is for {said.lead_s:.0f} s ahead, a {kind}start-up and one tick, by the "
         f"forecaster {said.forecaster}: {said.level_per_s:,.0f} tokens/s now (smoothed over "
         f"{settings.level_window_s:.0f} s), {said.expected_per_s:,.0f} expected, "
         f"{said.upper_per_s:,.0f} at the {said.upper_ratio:.0%} quantile, "

@@ -212,6 +212,7 @@ def _pool(
         hold=decision.hold,
         coverage_ratio=decision.coverage_ratio,
         inputs_age_s=decision.inputs_age_s,
+        problems=decision.problems,
         override=next(
             (
                 AskedFor(
@@ -222,6 +223,7 @@ def _pool(
             ),
             None,
         ),
+        lead=decision.lead,
     )
 
 

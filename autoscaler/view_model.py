@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autoscaler.sources import Source
-from autoscaler.types import Forecast
+from autoscaler.types import Forecast, Lead
 from serving.types import Slo
 
 Numbers = tuple[float | None, ...]
@@ -92,6 +92,8 @@ class PoolNow:
     coverage_ratio: float | None
     inputs_age_s: float | None
     override: AskedFor | None
+    problems: tuple[str, ...] = ()
+    lead: Lead | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from collector.spread import Growth, growth, odd_times
+from collector.steps import window_steps
 from collector.timeline import Window
 from serving.sums import known_sum
 from serving.types import (
@@ -149,6 +150,10 @@ def derive_phase_sample(
     values["hottest_running_requests"] = _hottest(running, census)
     used = _parts(gauges, lambda r: r.kv_used_ratio)
     values["hottest_kv_used_ratio"] = _hottest(used, census)
+    steps_added = window_steps(
+        ((w.replica, w.window.current, None if w.from_zero else w.window.previous) for w in rates),
+        said,
+    )
     return PhaseSample(
         pool=pool,
         window_start_s=window_start_s,
@@ -157,6 +162,7 @@ def derive_phase_sample(
         replicas_reporting=sum(1 for w in rates if w.ready),
         problems=tuple(said),
         counted=tuple(counted),
+        steps=steps_added,
         **values,
     )
 

@@ -14,10 +14,11 @@ from typing import TypeVar
 
 from collector.observe import Member
 from collector.scrape import Scraper, Target
-from serving.errors import Unavailable
-from serving.types import Phase, ReplicaState, StartStage
+from serving.errors import Misconfigured, Unavailable
+from serving.start_labels import Stages, read_stages
+from serving.types import Phase, ReplicaState, StartKind, StartStage
 
-E = TypeVar("E", ReplicaState, Phase, StartStage)
+E = TypeVar("E", ReplicaState, Phase, StartStage, StartKind)
 META = "__meta_phasewise_"
 
 
@@ -109,12 +110,16 @@ def read_groups(document: object, *, where: str = "http_sd") -> Discovered:
             pool=_needed(labels, "pool", place),
             state=state,
             created_s=_seconds(labels.get(f"{META}created_s"), place),
+            start_kind=_kind(labels, "start_kind", place),
+            start_stages=_stages(labels.get(f"{META}start_stages", ""), place),
+            next_start=_kind(labels, "next_start", place),
         )
         if state is not ReplicaState.STARTING:
             targets.append(Target(name=name, url=url))
         elif labels.get(f"{META}stage"):
             stages[name] = _one_of(StartStage, labels[f"{META}stage"], place)
     _distinct([router.name for router in routers], members, where)
+    _agree(members, where)
     return Discovered(
         members=members,
         phases=phases,
@@ -131,6 +136,18 @@ def _distinct(routers: Sequence[str], members: Mapping[str, Member], where: str)
             raise Unavailable(f"{where}: a router and a replica are both named {name!r}")
         if name in routers[:index]:
             raise Unavailable(f"{where}: router {name!r} is listed twice")
+
+
+def _agree(members: Mapping[str, Member], where: str) -> None:
+    """The next start is a pool's: of its replicas one may be silent, none may say otherwise."""
+    said: dict[str, StartKind] = {}
+    for member in members.values():
+        if member.next_start is None:
+            continue
+        if said.setdefault(member.pool, member.next_start) is not member.next_start:
+            raise Unavailable(
+                f"{where}: replicas of pool {member.pool!r} differ about what the next start is"
+            )
 
 
 def static(
@@ -180,6 +197,20 @@ def _seconds(text: str | None, place: str) -> float | None:
     if not math.isfinite(value):
         raise Unavailable(f"{place}: expected a Unix time, found {text[:40]!r}")
     return value
+
+
+def _kind(labels: Mapping[str, str], name: str, place: str) -> StartKind | None:
+    text = labels.get(f"{META}{name}")
+    return _one_of(StartKind, text, place) if text else None
+
+
+def _stages(text: str, place: str) -> Stages:
+    try:
+        return read_stages(text)
+    except Misconfigured as error:
+        raise Unavailable(
+            f"{place}: {error.what}: found {error.found}, expected {error.expected}"
+        ) from error
 
 
 def _one_of(kind: type[E], text: str, place: str) -> E:

@@ -27,6 +27,8 @@ from serving.types import (
     RouterReading,
     RouterSample,
     Slo,
+    StartKind,
+    StartStage,
 )
 
 ROUTER = "router"
@@ -36,11 +38,18 @@ _ROUTER_MEMORY = "/router"  # no pool has a slash in its name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One replica that discovery names: its pool (by name), its state, when it was asked for."""
+    """One replica that discovery names: its pool (by name), its state, when it was asked for.
+
+    `start_kind` and `start_stages` are how it starts or started and how long each stage took,
+    `next_start` how the next replica of its pool will; `None` and empty are unknown.
+    """
 
     pool: str
     state: ReplicaState
     created_s: float | None = None
+    start_kind: StartKind | None = None
+    start_stages: tuple[tuple[StartStage, float], ...] = ()
+    next_start: StartKind | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,8 +131,8 @@ def decisions() -> Row:
                 " how far ahead phasewise must look: when it grows, the upper forecast and with it"
                 " the pools grow too.",
                 (
-                    gauge("phasewise_lead_seconds", "pool", "quantile"),
-                    "{{pool}}: quantile {{quantile}}",
+                    gauge("phasewise_lead_seconds", "pool", "share"),
+                    "{{pool}}: {{share}} of starts",
                 ),
                 runbook=SHORT,
             ),

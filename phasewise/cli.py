@@ -8,7 +8,7 @@ import what they need when they are called.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Annotated, Protocol
 
@@ -17,16 +17,23 @@ import typer
 from phasewise.commands import (
     backtest,
     check,
+    compare_engines,
     demo,
+    demo_vllm,
     doctor,
     explain,
     init,
+    load,
+    local,
+    probe,
     render,
     replay,
     run,
     serve,
     simulate,
+    startups,
     top,
+    traces,
 )
 from serving.errors import Misconfigured, Unavailable
 
@@ -48,17 +55,24 @@ class CommandModule(Protocol):
 
 COMMANDS: tuple[CommandModule, ...] = (
     demo,
+    demo_vllm,
     run,
     simulate,
+    local,
+    load,
     backtest,
+    compare_engines,
     replay,
     check,
     doctor,
+    probe,
+    startups,
     init,
     render,
     serve,
     explain,
     top,
+    traces,
 )
 
 
@@ -78,7 +92,16 @@ def build_app() -> typer.Typer:
     )
     app.callback(epilog="Example: phasewise check tier.yaml")(_root)
     for module in COMMANDS:
-        app.command(command_name(module), epilog=f"Example: {module.EXAMPLE}")(module.command)
+        name, epilog = command_name(module), f"Example: {module.EXAMPLE}"
+        parts: Mapping[str, Callable[..., None]] = getattr(module, "SUBCOMMANDS", {})
+        if not parts:
+            app.command(name, epilog=epilog)(module.command)
+            continue
+        group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+        group.callback()(module.command)
+        for part, function in parts.items():
+            group.command(part, epilog=epilog)(function)
+        app.add_typer(group, name=name, epilog=epilog)
     return app
 
 

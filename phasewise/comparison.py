@@ -9,7 +9,12 @@ from __future__ import annotations
 import multiprocessing
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import (
+    CancelledError,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -213,7 +218,7 @@ class Peers:
         """One simulation in a process of its own; waits for it."""
         self._counts(1)  # first: the process may be seen, and all be ended, before it is submitted
         try:
-            row = self._pool.submit(play, self._workload, choice).result()
+            row = self._begin(choice).result()
         except BrokenProcessPool as error:
             raise Unavailable(
                 "a simulation was ended from outside, as the system does when memory is short"
@@ -222,6 +227,14 @@ class Peers:
             self._counts(-1)
         self._on_played(row)
         return row
+
+    def _begin(self, choice: PolicyChoice) -> Future[Score]:
+        try:
+            return self._pool.submit(play, self._workload, choice)
+        except BrokenProcessPool:
+            raise
+        except RuntimeError as error:  # closed before this one was begun
+            raise CancelledError from error
 
     def _counts(self, more: int) -> None:
         with self._count:

@@ -68,7 +68,15 @@ class DirectTier:
         """The observation that scraping every page would give."""
         replicas = self._tier.replicas()
         members = {
-            r.name: Member(pool=r.pool, state=r.state, created_s=r.created_s) for r in replicas
+            r.name: Member(
+                pool=r.pool,
+                state=r.state,
+                created_s=r.created_s,
+                start_kind=r.start_kind,
+                start_stages=r.start_stages,
+                next_start=self._tier.next_start(r.pool),
+            )
+            for r in replicas
         }
         readings = {
             r.name: reading

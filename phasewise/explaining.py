@@ -151,6 +151,24 @@ def _forecast(found: Mapping[str, Any]) -> Text:
     )
 
 
+def _starts(lead: Mapping[str, Any]) -> Table:
+    """Start-ups by kind: how long, and in which stages; what was not observed is unknown."""
+    stages = list(dict.fromkeys(stage for kind in lead["kinds"] for stage, _ in kind["stages_s"]))
+    heads = ("start", "seen", "half within", "95 % within", *stages)
+    table = _table(*heads, right=tuple(range(1, len(heads))))
+    for kind in lead["kinds"]:
+        took = dict(kind["stages_s"])
+        name = kind["kind"] or "of unknown kind"
+        table.add_row(
+            f"{name} (counted)" if kind["kind"] == lead["counted"] else name,
+            str(kind["starts"]),
+            f"{kind['p50_s']:.1f} s",
+            f"{kind['p95_s']:.1f} s",
+            *(f"{took[stage]:.1f} s" if stage in took else UNKNOWN for stage in stages),
+        )
+    return table
+
+
 def explanation(found: Mapping[str, Any]) -> RenderableType:
     """The whole explanation, verdict first."""
     title = Text(
@@ -169,6 +187,9 @@ def explanation(found: Mapping[str, Any]) -> RenderableType:
         ),
         ("Inputs", _inputs(found["inputs"])),
     ]
+    lead = found.get("lead")
+    if lead is not None and lead["kinds"]:
+        sections.insert(1, ("Start-ups", _starts(lead)))
     for heading, body in sections:
         parts.append(Text(f"\n{heading}", style="bold"))
         parts.append(Padding(Text(UNKNOWN) if body is None else body, (0, 0, 0, 2)))

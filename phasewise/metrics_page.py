@@ -9,6 +9,7 @@ from serving.own import OWN
 from serving.recognised import RECOGNISED
 from serving.recorded import RECORDED, RecordedSpec
 from serving.recorded_within import WITHIN_EXAMPLE, expression
+from serving.step_catalogue import STEP_SERIES
 
 _INTRO = """# Metrics
 
@@ -40,6 +41,10 @@ it can tell."""
 _READ = """## Read
 
 Labels of the target are not listed."""
+_STEPS = """### The step exporter on an engine's page
+
+Only where the plugin `serving/vllm_steps/` is installed beside vLLM. Sums by kind of step: a
+least-squares fit of step time needs no more than how they grew."""
 _RECOGNISED = """## Only recognised
 
 No number is taken from these; they tell a version, a role or a state (`phasewise doctor`)."""
@@ -66,7 +71,7 @@ def metrics_page() -> str:
     ]
     for owner, title in _TITLES.items():
         sections += [f"### {title}", _table(s for s in CATALOGUE if s.owner is owner)]
-    sections += [_RECOGNISED, _table(RECOGNISED)]
+    sections += [_STEPS, _table(STEP_SERIES), _RECOGNISED, _table(RECOGNISED)]
     return "\n\n".join(sections) + "\n"
 
 

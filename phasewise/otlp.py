@@ -46,6 +46,7 @@ UNITS: Mapping[Unit, str] = {
     Unit.REQUESTS_PER_S: "{request}/s",
     Unit.EVENTS_PER_S: "{event}/s",
     Unit.MILLISECONDS: "ms",
+    Unit.PRODUCT: "1",
 }
 """Our units in UCUM, as OpenTelemetry writes them."""
 _SUFFIXES = ("_total", "_per_second", "_seconds", "_ratio")  # a translation adds them again

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoscaler.state import LearnedState
-from autoscaler.types import Bottleneck, Decision, Plan, Reason
+from autoscaler.types import Bottleneck, Decision, Lead, Plan, Reason
 from serving.types import Observation, Phase, PoolId, PoolState, Slo
 
 LEAD_QUANTILES = (0.5, 0.95)
@@ -124,6 +124,7 @@ def _of_pools(
         if since_s is not None:
             yield "hold_seconds", _labels(pool), plan.at_s - since_s
         yield from _needs(decision)
+        yield from _kinds(pool, decision.lead)
         forecast = decision.forecast
         if forecast is not None:
             name = "forecast_tokens_per_second"
@@ -169,5 +170,14 @@ def _leads(plan: Plan, state: LearnedState) -> Iterator[Found]:
         return
     for decision, learned in zip(plan.decisions, state.pools, strict=True):
         for quantile in LEAD_QUANTILES:
-            labels = _labels(decision.pool, quantile=f"{quantile:g}")
+            labels = _labels(decision.pool, share=f"{quantile:g}")
             yield "lead_seconds", labels, learned.lead.quantile_s(quantile)
+
+
+def _kinds(pool: PoolId, lead: Lead | None) -> Iterator[Found]:
+    for each in () if lead is None else lead.kinds:
+        kind = each.kind or "unknown"
+        yield "lead_by_kind_seconds", _labels(pool, kind=kind, share="0.5"), each.p50_s
+        yield "lead_by_kind_seconds", _labels(pool, kind=kind, share="0.95"), each.p95_s
+        for stage, seconds in each.stages_s:
+            yield "start_stage_seconds", _labels(pool, kind=kind, stage=stage.value), seconds

@@ -58,6 +58,7 @@ def tier_settings(tier: Tier, *, tick_s: float = 15.0) -> TierSettings:
         pools=pools,
         tick_s=tick_s,
         accelerator_budget=None if budget is None else budget.accelerators,
+        kv_bytes_per_s_per_replica=tier.spec.kv_transfer.bytes_per_second_per_replica,
     )
 
 

@@ -23,7 +23,8 @@ class MetricType(StrEnum):
 class Unit(StrEnum):
     """Base units. `INFO` series carry their content in labels and are always 1.
 
-    `MILLISECONDS` is of one series of others that no longer exists; ours are never.
+    `MILLISECONDS` is of one series of others that no longer exists; ours are never. `PRODUCT` is
+    of the two units that the name says, for fits; nobody draws it.
     """
 
     SECONDS = "seconds"
@@ -39,6 +40,7 @@ class Unit(StrEnum):
     REQUESTS_PER_S = "requests/second"
     EVENTS_PER_S = "events/second"
     MILLISECONDS = "milliseconds"
+    PRODUCT = "product"
 
 
 class Owner(StrEnum):
@@ -46,6 +48,7 @@ class Owner(StrEnum):
 
     PROCESS = "process"
     VLLM = "vllm"
+    STEPS = "phasewise-vllm-steps"
     EPP = "llm-d-epp"
     VLLM_ROUTER = "vllm-router"
     RECORDED = "recorded"

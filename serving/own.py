@@ -17,7 +17,9 @@ SECONDS_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 _C, _G, _H = MetricType.COUNTER, MetricType.GAUGE, MetricType.HISTOGRAM
 _STATE = "what was asked did not answer, or phasewise does not run: not known, never zero"
 _PLAN = "the plan could not say: not known, never zero"
+_KINDS = "no such start was seen, or its source does not say: not known, never zero"
 _LATER = "nothing of the kind so far"
+_TRACED = "no traces come, or no such part was known"
 Row = tuple[str, MetricType, Unit, tuple[str, ...], str, str]
 
 # fmt: off
@@ -44,8 +46,13 @@ _ROWS: tuple[Row, ...] = (
      "needed prefill replicas over needed decode replicas, before rounding"),
     ("phasewise_replica_ratio", _G, Unit.RATIO, TIER, _STATE,
      "ready prefill replicas over ready decode replicas; absent while no decode replica is ready"),
-    ("phasewise_lead_seconds", _G, Unit.SECONDS, (*POOL, "quantile"), _PLAN,
-     "how long a new replica takes to serve, as learned from starts: quantile 0.5 and 0.95"),
+    ("phasewise_lead_seconds", _G, Unit.SECONDS, (*POOL, "share"), _PLAN,
+     "how long a new replica takes to serve, as learned from starts and counted by the plan: a "
+     "share of 0.5 and of 0.95 of them is at most this long"),
+    ("phasewise_lead_by_kind_seconds", _G, Unit.SECONDS, (*POOL, "kind", "share"), _KINDS,
+     "the same for each kind of start: cold (weights from their source), warm, unknown"),
+    ("phasewise_start_stage_seconds", _G, Unit.SECONDS, (*POOL, "kind", "stage"), _KINDS,
+     "median time that a stage of a start took, by kind of start"),
     ("phasewise_decision_info", _G, Unit.INFO, (*POOL, "reason"), _PLAN,
      "the reason of the last decision, in its label"),
     ("phasewise_decisions_total", _C, Unit.EVENTS, (*POOL, "action", "reason"), _LATER,
@@ -73,6 +80,10 @@ _ROWS: tuple[Row, ...] = (
      "real time of a part of a tick: observe (all looks of it), plan, act (record and scale)"),
     ("phasewise_scrape_duration_seconds", _H, Unit.SECONDS, TIER, _LATER,
      "real time of one look at everything: discovery, scale targets and all pages"),
+    ("phasewise_request_part_seconds", _H, Unit.SECONDS, ("part", "model", "pool"), _TRACED,
+     "time that requests spent in a part of their life, from joined traces (`phasewise traces`): "
+     "queue, prefill, kv_transfer, first_decode_step, decode; pool and model are empty where the "
+     "engine does not say"),
     ("phasewise_last_tick_timestamp_seconds", _G, Unit.SECONDS, TIER, _LATER,
      "time of the last tick, by the clock that the loop follows"),
     ("phasewise_build_info", _G, Unit.INFO, ("version",), "phasewise does not run",

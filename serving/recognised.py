@@ -1,7 +1,8 @@
 """Series that are only recognised: they tell a version, a role or a state, no number is taken.
 
 Most are names that vLLM has dropped, told so that whoever still asks for them learns why the answer
-is empty. Types and units as in vllm-project/vllm (Apache-2.0), `vllm/v1/metrics/`, `docs/usage/`.
+is empty. Types and units as in vllm-project/vllm (Apache-2.0), `vllm/v1/metrics/`, `docs/usage/`;
+the router's as on a page of vllm-router 0.1.17.
 Pure: no clock, no network, no log.
 """
 
@@ -25,6 +26,8 @@ _ROWS: tuple[tuple[str, MetricType, Unit, tuple[str, ...], str, str], ...] = (
      "prompt tokens looked up in the local cache"),
     ("vllm:spec_decode_num_accepted_tokens_total", _C, Unit.TOKENS, (), _OTHER,
      "drafted tokens that were accepted"),
+    ("vllm:request_prefill_kv_computed_tokens", _H, Unit.TOKENS, (), _OTHER,
+     "prompt length less what was cached; on decode the whole prompt, in spite of its help"),
     ("vllm:request_max_num_generation_tokens", _H, Unit.TOKENS, (), _OTHER,
      "longest answer of each request"),
     ("vllm:max_num_generation_tokens", _H, Unit.TOKENS, (), _GONE,
@@ -56,17 +59,32 @@ _ROWS: tuple[tuple[str, MetricType, Unit, tuple[str, ...], str, str], ...] = (
 )
 # fmt: on
 
-RECOGNISED: tuple[MetricSpec, ...] = tuple(
-    MetricSpec(
-        name=name,
-        type=kind,
-        unit=unit,
-        labels=("engine", "model_name", *labels),
-        help=meaning,
-        absence=absence,
-        owner=Owner.VLLM,
-        field="",
-    )
-    for name, kind, unit, labels, absence, meaning in _ROWS
+_OCCUPANCY = MetricSpec(
+    name="vllm_router_pd_prefill_occupancy",
+    type=_G,
+    unit=Unit.REQUESTS,
+    labels=("worker", "rank"),
+    help="requests that prefill has or waits for, as its router counts them",
+    absence="no such event so far, or another version: not known",
+    owner=Owner.VLLM_ROUTER,
+    field="",
+)
+"""Only a local tier reads it: a replica with some is not drained."""
+
+RECOGNISED: tuple[MetricSpec, ...] = (
+    *(
+        MetricSpec(
+            name=name,
+            type=kind,
+            unit=unit,
+            labels=("engine", "model_name", *labels),
+            help=meaning,
+            absence=absence,
+            owner=Owner.VLLM,
+            field="",
+        )
+        for name, kind, unit, labels, absence, meaning in _ROWS
+    ),
+    _OCCUPANCY,
 )
 """All rows, those that still exist first."""

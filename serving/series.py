@@ -11,10 +11,12 @@ from serving.catalogue import CATALOGUE, MetricSpec, MetricType, Owner
 from serving.own import OWN
 from serving.recognised import RECOGNISED
 from serving.recorded import RECORDED
+from serving.step_catalogue import STEP_SERIES
 
 SERIES: tuple[MetricSpec, ...] = (
     *CATALOGUE,
     *RECOGNISED,
+    *STEP_SERIES,
     *(
         MetricSpec(
             name=spec.name,
@@ -30,7 +32,7 @@ SERIES: tuple[MetricSpec, ...] = (
     ),
     *OWN,
 )
-"""All rows: what is read or recognised, what is recorded, what phasewise says of itself."""
+"""All rows: what is read or recognised, of steps, recorded, what phasewise says of itself."""
 
 SERIES_BY_NAME: Mapping[str, MetricSpec] = {spec.name: spec for spec in SERIES}
 """The rows by name."""

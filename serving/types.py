@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from serving.step_sums import StepReading
+
 
 class Phase(StrEnum):
     """What a pool does. `BOTH` is an aggregated pool, sized by the sum of its two kinds of work."""
@@ -36,6 +38,22 @@ class StartStage(StrEnum):
     WEIGHTS = "weights"
     COMPILE = "compile"
     READY = "ready"
+
+
+class StartKind(StrEnum):
+    """Whether the weights come from their source (cold) or are already near the replica (warm)."""
+
+    COLD = "cold"
+    WARM = "warm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A start as its source measured it. `stages` are seconds; one not in it is unknown, not 0."""
+
+    created_s: float
+    kind: StartKind | None = None
+    stages: tuple[tuple[StartStage, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +136,7 @@ class ReplicaReading:
     kv_transfer_bytes: HistogramReading | None = None
     kv_transfer_failures: float | None = None
     kv_expired_requests: float | None = None
+    steps: StepReading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +188,7 @@ class PhaseSample:
     or transfers are behind each mean, by field name, so that means can be joined over windows.
     `tpot_within_slo_ratio`: of the requests that ended well on decode, those whose own mean gap was
     within the SLO; only where the SLO is a bucket bound of the engines' histogram.
+    `steps` is what the window added to the step exporter's sums, over the replicas that have it.
     """
 
     pool: PoolId
@@ -206,6 +226,7 @@ class PhaseSample:
     kv_expired_requests_per_s: Measurement = UNKNOWN
     tpot_within_slo_ratio: Measurement = UNKNOWN
     counted: tuple[tuple[str, float], ...] = ()
+    steps: StepReading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +262,9 @@ class PoolState:
 
     `starting_since_s` holds, for each starting replica, when it was asked for (oldest first), so
     that a plan knows when it will be ready. `None` counts: the source was not available.
+    `starting_kinds` says for each of them how it starts, and is empty where no source says;
+    `starts` are the newest ones that ended, as their source measured them; `next_start` is how the
+    next one will be, where the source knows.
     """
 
     pool: PoolId
@@ -251,6 +275,9 @@ class PoolState:
     draining_replicas: int | None
     starting_since_s: tuple[float, ...] = ()
     accelerators_per_replica: int = 1
+    starting_kinds: tuple[StartKind | None, ...] = ()
+    starts: tuple[Start, ...] = ()
+    next_start: StartKind | None = None
 
 
 class OverrideKind(StrEnum):

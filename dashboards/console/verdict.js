@@ -48,6 +48,9 @@ const blindness = (view) => (pool) => {
   return `${pool.name}: ${words.length ? join(words) : pool.words}`;
 };
 
+// What is wrong with a pool that no size of it mends, as a slow link.
+const unmended = (view) => view.pools.flatMap((pool) => pool.problems ?? []);
+
 // A pool is named only if it is short itself or its own latency says so; else the symptom is.
 const blamed = (view, phase) => {
   const pools = view.pools.filter(
@@ -82,6 +85,7 @@ const inTrouble = (view, found, blind) => {
   const names = [...new Set(found.map((f) => f.pools))];
   const because = [
     ...found.map((f) => f.why),
+    ...unmended(view),
     ...view.pools.filter(short).map(shortage),
     ...blind.map(blindness(view)),
   ];
@@ -95,7 +99,7 @@ const inBlindness = (view, blind) => {
     .filter((s) => SEEN_BADLY.has(s.state) && !named.has(s.name))
     .map((s) => `${s.name} is ${s.state}${s.words ? `: ${s.words}` : ""}`);
   const title = all ? "Blind" : `Blind in ${join(blind.map((p) => p.name))}`;
-  const because = [...blind.map(blindness(view)), ...silent, "while blind it may grow, and does not shrink"];
+  const because = [...blind.map(blindness(view)), ...silent, ...unmended(view), "while blind it may grow, and does not shrink"];
   return { level: "blind", mark: "?", title, because };
 };
 
@@ -106,7 +110,7 @@ const inHealth = (view) => {
     known(ttft) ? null : "time to first token",
     known(itl) ? null : "time between tokens",
   ].filter(Boolean);
-  const because = growing.map(shortage);
+  const because = [...unmended(view), ...growing.map(shortage)];
   const idle = latest(view.history.demand.output_tokens_per_s) === 0;
   if (unmeasured.length && !idle) because.push(`not known in the last minute: ${join(unmeasured)}`);
   if (unmeasured.length === 2 && !idle) {
@@ -118,6 +122,12 @@ const inHealth = (view) => {
     const is = growing.length === 1 ? "is" : "are";
     const coming = growing.every((p) => p.starting > 0 || p.desired > p.ready);
     const title = `Targets met; ${names} ${is} short${coming ? " and growing" : ""}`;
+    return { level: "watch", mark: "↗", title, because };
+  }
+  const troubled = view.pools.filter((pool) => pool.problems?.length);
+  if (troubled.length) {
+    const met = unmeasured.length ? "" : "Targets met; ";
+    const title = `${met}${join(troubled.map((p) => p.name))}: something is wrong that no size mends`;
     return { level: "watch", mark: "↗", title, because };
   }
   if (idle && unmeasured.length) because.unshift("no requests, so nothing to measure");

@@ -19,6 +19,7 @@ from serving.dialects.page import (
     label,
     total,
 )
+from serving.dialects.steps import STEP_SERIES, step_reading
 from serving.errors import Unavailable
 from serving.sums import LARGEST_READ, known_sum
 from serving.types import HistogramReading, Phase, ReplicaReading
@@ -70,6 +71,7 @@ WANTED: frozenset[str] = frozenset(
             for n in names
             for part in ("bucket", "sum", "count")
         ),
+        *STEP_SERIES.values(),
         *(BY_SOURCE, BY_REASON, FINISHED, EXTERNAL_HITS, CACHE_CONFIG, PROCESS_START, PROCESS_CPU),
     ]
 )
@@ -126,6 +128,7 @@ def replica_reading(page: Page, *, replica: str, at_s: float, phase: Phase) -> R
         request_output_tokens=spread["request_output_tokens"],
         kv_transfer_time=spread["kv_transfer_time"],
         kv_transfer_bytes=spread["kv_transfer_bytes"],
+        steps=step_reading(page),
     )
 
 

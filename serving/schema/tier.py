@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from serving.schema.document import load_document
+from serving.schema.local_engine import LocalEngine
 from serving.schema.node import Node, problem
 from serving.types import Phase, PoolId, Slo
 
@@ -144,6 +145,10 @@ class Variant(Node):
     )
     capacity: CapacityPrior | None = Field(
         default=None, description="what a replica can do, where it is known beforehand"
+    )
+    local: LocalEngine | None = Field(
+        default=None,
+        description="how a replica is started on this machine; `phasewise local` only",
     )
 
 

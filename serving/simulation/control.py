@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, TypeGuard
 from aiohttp import web
 
 from serving.errors import Misconfigured
+from serving.scale_objects import SCALE_PATH
 from serving.simulation.faults import Fault, FaultKind
-from serving.simulation.scale import NAMESPACE
 from serving.simulation.summary import outcome_of
 from serving.types import Slo
 
 if TYPE_CHECKING:
     from serving.simulation.server import SimulatedTierServer
 
-SCALE_PATH = f"/apis/phasewise.dev/v1alpha1/namespaces/{NAMESPACE}/pools/{{pool}}/scale"
 LONGEST_ADVANCE_S = 86400.0
 
 

@@ -15,7 +15,6 @@ from itertools import accumulate
 from serving.simulation.page_text import Labels, label_set, rust_text
 from serving.simulation.replica import SimulatedReplica
 from serving.simulation.telemetry import Histogram, RouterTelemetry
-from serving.types import Phase
 
 CONTENT_TYPE = "text/plain"
 PREFIX = "vllm_router_"
@@ -64,7 +63,7 @@ class VllmRouterPage:
         if self._aggregated:
             self._write_aggregated(page, router)
         else:
-            self._write_disaggregated(page, router, present)
+            self._write_disaggregated(page, router)
         return page.text().encode()
 
     def _write_aggregated(self, page: _Page, router: RouterTelemetry) -> None:
@@ -73,15 +72,8 @@ class VllmRouterPage:
         page.by_worker("running_requests", "gauge", router.active_decode_requests)
         page.histogram("request_duration_seconds", ROUTE, router.ttft)
 
-    def _write_disaggregated(
-        self, page: _Page, router: RouterTelemetry, present: Iterable[SimulatedReplica]
-    ) -> None:
-        occupancy = {
-            replica.name: replica.telemetry.running_requests
-            + replica.telemetry.waiting_capacity_requests
-            for replica in present
-            if replica.phase is Phase.PREFILL and replica.telemetry is not None
-        }
+    def _write_disaggregated(self, page: _Page, router: RouterTelemetry) -> None:
+        prefilling = router.active_prefill_requests
         page.by_worker("pd_prefill_requests_total", "counter", _counted(router.prefill_requests))
         page.by_worker("pd_decode_requests_total", "counter", _counted(router.decode_requests))
         page.count("pd_requests_total", ROUTE, begun_requests(router))
@@ -90,8 +82,8 @@ class VllmRouterPage:
         page.by_rank("pd_active_prefill_tokens", router.active_prefill_tokens)
         page.by_rank("pd_active_decode_requests", router.active_decode_requests)
         page.by_rank("pd_pending_decode_requests", router.pending_decode_requests)
-        page.by_rank("pd_prefill_occupancy", occupancy)
-        page.by_rank("pd_unknown_prefill_requests", dict.fromkeys(occupancy, 0))
+        page.by_rank("pd_prefill_occupancy", prefilling)
+        page.by_rank("pd_unknown_prefill_requests", dict.fromkeys(prefilling, 0))
         page.summary(
             "pd_decode_pending_seconds", router.decode_pending_s_sum, router.decode_pending_count
         )

@@ -9,7 +9,7 @@ from serving.simulation.faults import Fault, FaultKind, page_fault_of
 from serving.simulation.plan import PoolCounts, PoolPlan
 from serving.simulation.replica import SimulatedReplica
 from serving.simulation.startup import StartUp
-from serving.types import ReplicaState
+from serving.types import ReplicaState, StartKind
 
 WARM_NODE_S = 600.0  # how long a node stays, with its image and weights, after a replica has left
 
@@ -40,7 +40,16 @@ class Pool:
         if warm:
             self._nodes_left_s.pop()
         stages = profile.start_warm_s if warm else profile.start_cold_s
-        return StartUp(stages, total_s=self.plan.start_s)
+        kind = StartKind.WARM if warm else StartKind.COLD
+        stated_s = self.plan.start_s
+        return StartUp(stages, total_s=stated_s, kind=kind if stated_s is None else None)
+
+    def next_kind(self, now_s: float) -> StartKind | None:
+        """The kind of a start that would begin now; `None` where the plan states one for all."""
+        if self.plan.start_s is not None:
+            return None
+        warm = any(now_s - left_s <= WARM_NODE_S for left_s in self._nodes_left_s)
+        return StartKind.WARM if warm else StartKind.COLD
 
     def leave_node(self, now_s: float) -> None:
         """A drained replica has left its node behind."""

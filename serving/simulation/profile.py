@@ -107,6 +107,26 @@ def parse_profile(text: str, *, name: str) -> EngineProfile:
     return EngineProfile(**values, figures=figures)
 
 
+def profile_text(profile: EngineProfile, *, comment: str) -> str:
+    """The YAML of a profile, as `parse_profile` reads it, under a comment."""
+    document: dict[str, Any] = {"model": profile.model, "accelerator": profile.accelerator}
+    for key in (field.name for field in fields(EngineProfile)):
+        if key in STARTS:
+            document[key] = {
+                str(stage): _entry(profile.figures[f"{key}.{stage}"]) for stage in StartStage
+            }
+        elif key in profile.figures:
+            document[key] = _entry(profile.figures[key])
+    head = "".join(f"# {line}\n" for line in comment.splitlines())
+    return head + yaml.safe_dump(document, sort_keys=False, width=1000, allow_unicode=True)
+
+
+def _entry(figure: Figure) -> dict[str, object]:
+    # five digits: a fit tells no more
+    value = float(f"{figure.value:.5g}") if figure.value < 1e6 else figure.value
+    return {"value": value, "tag": figure.tag, "source": figure.source}
+
+
 def _stages(entry: object, where: str) -> dict[StartStage, Figure]:
     names = {str(stage) for stage in StartStage}
     if not isinstance(entry, dict) or set(entry) != names:

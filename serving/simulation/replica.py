@@ -9,7 +9,7 @@ from serving.simulation.outside import Outside
 from serving.simulation.plan import PoolPlan
 from serving.simulation.startup import StartUp
 from serving.simulation.telemetry import Histogram, ReplicaTelemetry
-from serving.types import Phase, ReplicaState, StartStage
+from serving.types import Phase, ReplicaState, StartKind, StartStage
 
 IDLE_CPU_RATIO = 0.02  # of a core; an engine that waits still polls
 BUSY_CPU_RATIO = 0.90
@@ -57,6 +57,18 @@ class SimulatedReplica:
         self.link = KvLink(
             bytes_per_s=plan.profile.kv_link_bytes_per_s, latency_s=plan.profile.kv_link_latency_s
         )
+
+    @property
+    def start_kind(self) -> StartKind | None:
+        """Cold or warm; `None` for one of the beginning, and where all starts are alike."""
+        return None if self.startup is None else self.startup.kind
+
+    @property
+    def start_stages(self) -> tuple[tuple[StartStage, float], ...]:
+        """How long the stages of its start took; empty while it starts or where not known."""
+        if self.startup is None or self.startup.kind is None or self.ready_s is None:
+            return ()
+        return self.startup.stages_s()
 
     @property
     def telemetry(self) -> ReplicaTelemetry | None:

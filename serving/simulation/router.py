@@ -46,6 +46,7 @@ class Router:
         telemetry = self.telemetry
         telemetry.attempts.setdefault(replica.name, 0)
         if replica.phase is Phase.PREFILL:
+            telemetry.active_prefill_requests[replica.name] = 0
             telemetry.active_prefill_tokens[replica.name] = 0
             telemetry.prefill_requests.setdefault(replica.name, 0)
         else:
@@ -61,6 +62,7 @@ class Router:
     def forget(self, replica: SimulatedReplica) -> None:
         """A replica has vanished, and with it its gauges."""
         self.remove(replica)
+        self.telemetry.active_prefill_requests.pop(replica.name, None)
         self.telemetry.active_prefill_tokens.pop(replica.name, None)
         self.telemetry.active_decode_requests.pop(replica.name, None)
         self.telemetry.pending_decode_requests.pop(replica.name, None)
@@ -98,6 +100,7 @@ class Router:
         telemetry.attempts[prefill.name] += 1
         telemetry.attempts[decode.name] += 1
         telemetry.prefill_requests[prefill.name] += 1
+        telemetry.active_prefill_requests[prefill.name] += 1
         telemetry.active_prefill_tokens[prefill.name] += flight.input_tokens
         telemetry.pending_decode_requests[decode.name] += 1
         flight.leg, flight.prefill, flight.decode = Leg.PREFILL, prefill, decode
@@ -177,6 +180,7 @@ class Router:
         prefill.load -= flight.input_tokens
         decode.expected -= 1
         if prefill.name in telemetry.active_prefill_tokens:
+            telemetry.active_prefill_requests[prefill.name] -= 1
             telemetry.active_prefill_tokens[prefill.name] -= flight.input_tokens
         if decode.name in telemetry.pending_decode_requests:
             telemetry.pending_decode_requests[decode.name] -= 1

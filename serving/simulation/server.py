@@ -16,14 +16,15 @@ from typing import Literal
 from aiohttp import web
 
 from serving.errors import Misconfigured
+from serving.scale_objects import ScaleTargets
 from serving.simulation import pages_epp, pages_vllm, pages_vllm_router
 from serving.simulation.control import control_app
 from serving.simulation.faults import Fault
 from serving.simulation.replica import SimulatedReplica
-from serving.simulation.scale import ScaleTargets
 from serving.simulation.seen import SeenTelemetry
 from serving.simulation.sites import ReservedPort
 from serving.simulation.tier import SimulatedTier
+from serving.target_labels import Group, replica_group, router_group
 from serving.types import Phase
 
 RouterPageKind = Literal["epp", "vllm-router", "none"]
@@ -56,7 +57,7 @@ class SimulatedTierServer:
         self.tier = tier
         self.mode: Mode = mode
         self.router_page: RouterPageKind = router_page
-        self.scale_targets = ScaleTargets(tier)
+        self.scale_targets = ScaleTargets(tier, (pool.name for pool in tier.plan.pools))
         self._speed = speed
         self._host = host
         self._port = port
@@ -163,33 +164,30 @@ class SimulatedTierServer:
             left_s -= step_s
             await asyncio.sleep(0)
 
-    def targets(self) -> list[dict[str, object]]:
+    def targets(self) -> list[Group]:
         """What is there, in the form of Prometheus's HTTP service discovery."""
-        groups: list[dict[str, object]] = []
-        for replica in self.tier.replicas():
-            labels = {
-                "__meta_phasewise_replica": replica.name,
-                "__meta_phasewise_pool": replica.pool,
-                "__meta_phasewise_phase": replica.phase.value,
-                "__meta_phasewise_variant": replica.variant,
-                "__meta_phasewise_state": replica.state.value,
-                "__meta_phasewise_created_s": repr(float(replica.created_s)),
-                "replica": replica.name,
-                "tier": self.tier.plan.name,
-                "pool": replica.pool,
-                "phase": replica.phase.value,
-                "job": "vllm",
-            }
-            if replica.stage is not None:
-                labels["__meta_phasewise_stage"] = replica.stage.value
-            groups.append({"targets": [self._ports[replica.name].address], "labels": labels})
+        tier = self.tier.plan.name
+        groups = [
+            replica_group(
+                self._ports[replica.name].address,
+                tier=tier,
+                name=replica.name,
+                pool=replica.pool,
+                phase=replica.phase,
+                variant=replica.variant,
+                state=replica.state,
+                created_s=replica.created_s,
+                stage=replica.stage,
+                start_kind=replica.start_kind,
+                start_stages=replica.start_stages,
+                next_start=self.tier.next_start(replica.pool),
+            )
+            for replica in self.tier.replicas()
+        ]
         if self._router_port is not None:
-            labels = {
-                "__meta_phasewise_router": self.router_page,
-                "tier": self.tier.plan.name,
-                "job": "router",
-            }
-            groups.append({"targets": [self._router_port.address], "labels": labels})
+            groups.append(
+                router_group(self._router_port.address, tier=tier, dialect=self.router_page)
+            )
         return groups
 
     def _note(self) -> None:

@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from serving.errors import Misconfigured
-from serving.types import StartStage
+from serving.types import StartKind, StartStage
 
 
 class StartUp:
     """One start as a row of stages with their ends, in seconds since it was asked for.
 
-    With `total_s` the stages keep their shares and add up to it.
+    With `total_s` the stages keep their shares and add up to it. `kind` is `None` where cold and
+    warm starts are alike.
     """
 
-    __slots__ = ("ends_s", "total_s")
+    __slots__ = ("ends_s", "kind", "total_s")
 
     def __init__(
-        self, stage_s: Mapping[StartStage, float], *, total_s: float | None = None
+        self,
+        stage_s: Mapping[StartStage, float],
+        *,
+        total_s: float | None = None,
+        kind: StartKind | None = None,
     ) -> None:
+        self.kind = kind
         asked_s = sum(stage_s.values())
         if total_s is not None and asked_s <= 0.0:
             raise Misconfigured(
@@ -42,6 +48,14 @@ class StartUp:
             if elapsed_s < end_s:
                 return stage
         return StartStage.READY
+
+    def stages_s(self) -> tuple[tuple[StartStage, float], ...]:
+        """How long each stage takes, to the millisecond."""
+        began_s = (0.0, *(end_s for _, end_s in self.ends_s))
+        return tuple(
+            (stage, round(end_s - since_s, 3))
+            for (stage, end_s), since_s in zip(self.ends_s, began_s, strict=False)
+        )
 
     def process_starts_s(self) -> float:
         """When the engine's process begins, in seconds since the start was asked for."""

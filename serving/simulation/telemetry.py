@@ -163,6 +163,7 @@ class RouterTelemetry:
         # gauges
         self.running = 0
         self.held = 0
+        self.active_prefill_requests: dict[str, int] = {}
         self.active_prefill_tokens: dict[str, int] = {}
         self.active_decode_requests: dict[str, int] = {}
         self.pending_decode_requests: dict[str, int] = {}

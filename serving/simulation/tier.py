@@ -20,7 +20,7 @@ from serving.simulation.replica import SimulatedReplica
 from serving.simulation.router import Router
 from serving.simulation.telemetry import RouterTelemetry
 from serving.simulation.traffic import Request
-from serving.types import Phase, ReplicaState
+from serving.types import Phase, ReplicaState, StartKind
 
 __all__ = [
     "PoolCounts",
@@ -101,6 +101,10 @@ class SimulatedTier:
         return self._pool(pool).counts(self._replicas)
 
     # ---- time
+
+    def next_start(self, pool: str) -> StartKind | None:
+        """How the pool's next replica will start; `None` where all starts are alike."""
+        return self._pool(pool).next_kind(self.now_s)
 
     def advance(self, seconds: float) -> None:
         """Play every event up to `now_s + seconds`, that instant included."""

@@ -3,14 +3,8 @@ import math
 
 import pytest
 
-from autoscaler.capacity import (
-    learn_decode,
-    learn_prefill,
-    new_decode_model,
-    new_prefill_model,
-    own_step_tokens,
-    request_weighted_step_ratio,
-)
+from autoscaler.capacity import new_decode_model, new_prefill_model, request_weighted_step_ratio
+from autoscaler.learn_capacity import learn_decode, learn_prefill, own_step_tokens
 from autoscaler.types import CapacityPrior
 from serving.testing import DECODE, PREFILL, make_sample
 from serving.types import Phase

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaler.plan import in_force, within_budget
+from autoscaler.budget import within_budget
+from autoscaler.plan import in_force
 from autoscaler.testing import TIER, Load, decision_in, recorded_run, state_in
 from autoscaler.types import Decision, Reason
 from serving.testing import DECODE, PREFILL

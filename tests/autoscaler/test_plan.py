@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autoscaler.budget import within_budget
 from autoscaler.codec import dump_plan, dump_state, load_plan, load_state, state_hash
-from autoscaler.plan import within_budget
 from autoscaler.testing import Load, observed
 from autoscaler.tick import Phasewise, tick
 from autoscaler.types import Decision, PoolSettings, Reason, TierSettings

@@ -132,6 +132,18 @@ def test_the_next_tick_changes_the_numbers_without_moving_the_focus(
         expect(link).to_have_attribute("href", f"#why/prefill/{view['epoch'] + 1}")
 
 
+def test_a_slow_link_is_in_the_verdict_though_targets_are_met(profile: BrowserContext) -> None:
+    words = "KV transfers to decode run at 0.11 GB/s, 0.45 GB/s declared: the link is slow"
+    view = brief(recorded("healthy"))
+    next(pool for pool in view["pools"] if pool["name"] == "decode")["problems"] = [words]
+    with FakeApi(view) as api:
+        page = open_page(profile, api)
+
+        expect(page.locator("#verdict-title")).to_contain_text("decode: something is wrong")
+        expect(page.locator("#verdict-because")).to_contain_text(words)
+        expect(page.locator("#verdict")).to_have_attribute("data-level", "watch")
+
+
 def test_it_says_stale_by_its_own_clock_when_nothing_comes_any_more(
     profile: BrowserContext,
 ) -> None:

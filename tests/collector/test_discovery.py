@@ -15,7 +15,8 @@ from collector.discovery import Discovered, RouterTarget, discover, read_groups,
 from collector.observe import Member
 from collector.scrape import Scraper, Target
 from serving.errors import Unavailable
-from serving.types import Phase, ReplicaState, StartStage
+from serving.target_labels import replica_group
+from serving.types import Phase, ReplicaState, StartKind, StartStage
 
 
 def group(name: str, port: int, **labels: str) -> dict[str, Any]:
@@ -76,6 +77,49 @@ def test_a_list_gives_members_pages_and_routers() -> None:
     assert found.starting_since_s("decode") == ()
 
 
+def test_how_a_replica_started_and_the_next_will_start_are_read() -> None:
+    found = read_groups(
+        [
+            group(
+                "a", 1, start_kind="cold", start_stages="weights=145.25,process=3", next_start=""
+            ),
+            group("b", 2, state="starting", start_kind="warm", next_start="warm"),
+            group("c", 3),
+        ]
+    ).members
+
+    assert found["a"].start_kind is StartKind.COLD
+    assert found["a"].start_stages == ((StartStage.PROCESS, 3.0), (StartStage.WEIGHTS, 145.25))
+    assert (found["b"].start_kind, found["b"].next_start) == (StartKind.WARM, StartKind.WARM)
+    assert (found["c"].start_kind, found["c"].start_stages) == (None, ())
+
+
+def test_what_our_own_tiers_say_of_a_start_is_read_back() -> None:
+    stages = ((StartStage.PROCESS, 3.25), (StartStage.WEIGHTS, 0.0), (StartStage.READY, 145.0))
+    one = replica_group(
+        "127.0.0.1:1",
+        tier="t",
+        name="a",
+        pool="decode",
+        phase=Phase.DECODE,
+        variant="v",
+        state=ReplicaState.READY,
+        created_s=12.5,
+        start_kind=StartKind.WARM,
+        start_stages=stages,
+        next_start=StartKind.COLD,
+    )
+
+    assert read_groups([one]).members["a"] == Member(
+        pool="decode",
+        state=ReplicaState.READY,
+        created_s=12.5,
+        start_kind=StartKind.WARM,
+        start_stages=stages,
+        next_start=StartKind.COLD,
+    )
+
+
 def test_an_empty_list_is_a_tier_without_replicas() -> None:
     assert read_groups([]) == Discovered()
 
@@ -116,6 +160,19 @@ def changed(**labels: str | None) -> dict[str, Any]:
         pytest.param([changed(phase="encode")], "expected one of prefill, decode", id="phase"),
         pytest.param([changed(created_s="now")], "a Unix time, found 'now'", id="time"),
         pytest.param([changed(created_s="inf")], "a Unix time, found 'inf'", id="time-inf"),
+        pytest.param([changed(start_kind="hot")], "expected one of cold, warm", id="kind"),
+        pytest.param([changed(next_start="hot")], "expected one of cold, warm", id="next-kind"),
+        pytest.param([changed(start_stages="weights")], "found 'weights'", id="stage-no-time"),
+        pytest.param([changed(start_stages="weights=1,")], "found ''", id="stage-empty"),
+        pytest.param([changed(start_stages="load=1")], "found 'load=1'", id="stage-unknown"),
+        pytest.param([changed(start_stages="weights=-1")], "'weights=-1'", id="stage-negative"),
+        pytest.param([changed(start_stages="weights=nan")], "'weights=nan'", id="stage-nan"),
+        pytest.param([changed(start_stages="ready=1,ready=2")], "at most once", id="stage-twice"),
+        pytest.param(
+            [group("a", 1, next_start="cold"), group("b", 2, next_start="warm")],
+            "differ about what the next start is",
+            id="next-kinds-differ",
+        ),
         pytest.param([group("a", 1), group("a", 2)], "'a' is listed twice", id="twice"),
         pytest.param([group("a", 1), router("a")], "both named 'a'", id="router-named-as-replica"),
         pytest.param([router("a"), group("a", 1)], "both named 'a'", id="replica-named-as-router"),

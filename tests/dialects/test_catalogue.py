@@ -8,6 +8,7 @@ import pytest
 
 from serving.catalogue import BY_NAME, CATALOGUE, MetricSpec, MetricType, Owner, Unit
 from serving.dialects import epp, vllm, vllm_router
+from serving.step_catalogue import STEP_SERIES
 from serving.types import HistogramReading, ReplicaReading, RouterReading
 
 OWNERS: Mapping[frozenset[str], tuple[Owner, ...]] = {
@@ -20,6 +21,8 @@ OWNERS: Mapping[frozenset[str], tuple[Owner, ...]] = {
 @pytest.mark.parametrize("wanted", OWNERS, ids=lambda w: sorted(w)[-1])
 def test_a_dialect_reads_what_the_catalogue_lists_and_nothing_else(wanted: frozenset[str]) -> None:
     listed = {n for s in CATALOGUE if s.owner in OWNERS[wanted] for n in s.sample_names}
+    if wanted is vllm.WANTED:  # the step exporter is on an engine's page
+        listed |= {spec.name for spec in STEP_SERIES if spec.field}
 
     assert listed == wanted
 
@@ -49,10 +52,10 @@ def test_a_name_does_not_contradict_its_unit(spec: MetricSpec) -> None:
 def test_every_field_of_a_reading_has_a_series() -> None:
     computed = {"cached_prompt_tokens", "transferred_prompt_tokens", "failed_requests"}
     for reading, owners in (
-        (ReplicaReading, (Owner.PROCESS, Owner.VLLM)),
+        (ReplicaReading, (Owner.PROCESS, Owner.VLLM, Owner.STEPS)),
         (RouterReading, (Owner.EPP,)),
     ):
-        fields = {s.field for s in CATALOGUE if s.owner in owners}
+        fields = {s.field for s in (*CATALOGUE, *STEP_SERIES) if s.owner in owners}
         words = set(reading.__annotations__) - {"replica", "at_s", "source"}
 
         assert words - fields <= computed

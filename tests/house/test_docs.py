@@ -90,8 +90,8 @@ def test_every_link_within_the_repository_leads_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES_IN_WORDS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_make_target_that_is_named_exists(page: Path) -> None:
-    named = set(re.findall(r"`make ([a-z]+)", page.read_text()))
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    named = set(re.findall(r"`make ([a-z-]+)", page.read_text()))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
 
     assert named <= targets
 
@@ -108,7 +108,7 @@ def test_make_help_lists_every_target() -> None:
     phony = re.search(r"^\.PHONY: (.*)$", text, flags=re.MULTILINE)
     assert phony is not None
 
-    assert re.findall(r"^  make (\w+) ", shown, flags=re.MULTILINE) == phony.group(1).split()
+    assert re.findall(r"^  make ([\w-]+) ", shown, flags=re.MULTILINE) == phony.group(1).split()
 
 
 def test_every_folder_of_fixtures_names_its_source() -> None:

@@ -19,7 +19,7 @@ ROOMS = ("alerts", "autoscaler", "collector", "dashboards", "phasewise", "servin
 NAMES = re.compile(
     r"phase:[a-z0-9_]+:[a-z0-9_]+"
     r"|(?<![\w/.])(?:vllm:|llm_d_epp_|llm_d_router_epp_|inference_(?:objective|model)_"
-    r"|vllm_router_|phasewise_)[a-z0-9_]+(?![\w:/.{*])"
+    r"|vllm_router_|phasewise_(?!vllm_steps|step_delay))[a-z0-9_]+(?![\w:/.{*])"  # our plugins
 )
 
 
@@ -101,6 +101,7 @@ def test_recorded_and_own_series_have_bounded_labels_only() -> None:
     }
 
     assert labels == {
-        *("tier", "pool", "phase", "state", "resource", "bound", "quantile", "reason", "action"),
-        *("source", "kind", "part", "version"),
+        *("tier", "pool", "phase", "state", "resource", "bound", "share", "reason", "action"),
+        *("source", "kind", "stage", "part", "version"),
+        "model",  # with the pool at most 100 in one process
     }

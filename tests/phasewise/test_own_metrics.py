@@ -17,6 +17,8 @@ from autoscaler.types import (
     Decision,
     Demand,
     Forecast,
+    KindLead,
+    Lead,
     Need,
     Plan,
     PoolSettings,
@@ -29,7 +31,7 @@ from serving.own import OWN, OWN_BY_NAME
 from serving.recorded import RECORDED_BY_NAME
 from serving.series import SPEC_OF_SAMPLE
 from serving.testing import DECODE, PREFILL, make_observation, make_pool_state, make_sample
-from serving.types import Measurement, Observation, RouterSample, Slo
+from serving.types import Measurement, Observation, RouterSample, Slo, StartKind, StartStage
 
 SLO = Slo(ttft_s=2.0, itl_s=0.05, attainment_ratio=0.95)
 DURATIONS = TickDurations(
@@ -224,6 +226,32 @@ def test_recorded_series_are_there_only_where_phasewise_supplies_them() -> None:
     assert value(page, "phase:user_ttft_seconds:mean1m", tier="demo") == 0.5
 
 
+LEAD = Lead(
+    counted=StartKind.WARM,
+    p50_s=31.0,
+    p95_s=60.0,
+    kinds=(
+        KindLead(
+            kind=StartKind.WARM,
+            starts=4,
+            p50_s=31.0,
+            p95_s=60.0,
+            stages_s=((StartStage.WEIGHTS, 2.0),),
+        ),
+    ),
+)
+
+
+def test_the_lead_of_each_kind_is_there_once_it_was_seen() -> None:
+    page = tick(metrics(), plan(replace(decision(), lead=LEAD)), observation(15.0))
+    warm = {"tier": "demo", "pool": "decode", "phase": "decode", "kind": "warm"}
+
+    assert value(page, "phasewise_start_stage_seconds", **warm, stage="weights") == 2.0
+    assert value(page, "phasewise_lead_by_kind_seconds", **warm, share="0.5") == 31.0
+    assert value(page, "phasewise_lead_by_kind_seconds", **warm, share="0.95") == 60.0
+    assert sum(1 for name, _ in page if name == "phasewise_start_stage_seconds") == 1
+
+
 def test_every_line_is_of_the_catalogue_and_every_row_can_be_on_a_page() -> None:
     """With our own policy's state, so that leads are there too."""
     policy = Phasewise(
@@ -260,7 +288,7 @@ def test_every_line_is_of_the_catalogue_and_every_row_can_be_on_a_page() -> None
             made,
             decisions=(
                 made.decisions[0],
-                replace(made.decisions[1], hold=True, reason=held.reason),
+                replace(made.decisions[1], hold=True, reason=held.reason, lead=LEAD),
             ),
         ),
         (seen,),
@@ -268,6 +296,7 @@ def test_every_line_is_of_the_catalogue_and_every_row_can_be_on_a_page() -> None
         DURATIONS,
         slo=SLO,
     )
+    own.observe_request_part("queue", model="m", pool="prefill", seconds=0.1)
     page = read(own)
     listed = {SPEC_OF_SAMPLE[name].name for name, _ in page}
 

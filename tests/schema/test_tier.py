@@ -50,6 +50,12 @@ spec:
       capacity:
         {prefillTokensPerSecond: 2e4, decodeBaseSeconds: 0.01, decodeSecondsPerSequence: 1e-4,
          decodeSecondsPerKvToken: 1.2e-8}
+      local:
+        model: {layers: 4, hiddenSize: 256, attentionHeads: 8, kvHeads: 4, headDim: 128, seed: 3}
+        stepDelay: {baseSeconds: 0.01, secondsPerPrefillToken: 1e-4, secondsPerSequence: 0.001,
+                    secondsPerKvToken: 1e-6}
+        cpuCores: 0.5
+        weightsBytesPerSecond: 1000000
     - {name: small, acceleratorType: NVIDIA-L4, engine: *engine}
   pools:
     - {name: prefill, phase: prefill, variant: big, replicas: {min: 0, max: 8, initial: 2},

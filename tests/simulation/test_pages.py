@@ -306,6 +306,7 @@ def busy_router() -> RouterTelemetry:
     router.attempts = {"prefill-0000": 7, "decode-0001": 7}
     router.prefill_requests = {"prefill-0000": 7}
     router.decode_requests = {"decode-0001": 5}
+    router.active_prefill_requests = {"prefill-0000": 2}
     router.active_prefill_tokens = {"prefill-0000": 900}
     router.active_decode_requests = {"decode-0001": 4}
     router.pending_decode_requests = {"decode-0001": 2}
@@ -414,6 +415,12 @@ def test_the_poorer_router_page_has_the_captured_series_and_no_other() -> None:
 
 def test_the_poorer_router_page_tells_no_first_token_and_no_gap() -> None:
     assert not re.search(r"ttft|first_token|itl|inter_token|tpot", router_text(busy_router()))
+
+
+def test_the_poorer_router_counts_itself_what_it_has_at_prefill() -> None:
+    name = "vllm_router_pd_prefill_occupancy"
+
+    assert value(router_text(busy_router()), name) == 2
 
 
 def test_errors_of_the_poorer_router_appear_with_the_first_one() -> None:

@@ -8,16 +8,27 @@ import yaml
 
 from serving.errors import Misconfigured
 from serving.simulation.plan import PoolPlan, TierPlan
-from serving.simulation.profile import load_profile, parse_profile, profile_names
+from serving.simulation.profile import load_profile, parse_profile, profile_names, profile_text
 from serving.simulation.startup import StartUp
 from serving.types import Phase, StartStage
 
-NAMES = ("llama-3.1-8b-h100", "llama-3.1-8b-l40s", "qwen3-32b-2xh200")
+NAMES = ("llama-3.1-8b-h100", "llama-3.1-8b-l40s", "qwen3-32b-2xh200", "qwen3-tiny-cpu")
 TEXT = files("serving.simulation").joinpath("profiles", f"{NAMES[1]}.yaml").read_text("utf-8")
 
 
 def test_the_packaged_profiles_are_known():
     assert profile_names() == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_profile_that_was_written_reads_back_to_five_digits(name):
+    profile = load_profile(name)
+    again = parse_profile(profile_text(profile, comment="two\nlines"), name=name)
+    assert again.figures.keys() == profile.figures.keys()
+    for key, figure in profile.figures.items():
+        assert again.figures[key].value == pytest.approx(figure.value, rel=1e-4)
+        assert (again.figures[key].tag, again.figures[key].source) == (figure.tag, figure.source)
+    assert (again.model, again.accelerator) == (profile.model, profile.accelerator)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,24 +1,54 @@
-"""The scale subresource of a simulated tier's pools, as a Kubernetes API server would answer.
+"""The scale subresource of a tier's pools, as a Kubernetes API server would answer.
 
-Bodies are `autoscaling/v1` Scale objects; refusals are `v1` Status objects. Pure of HTTP: takes
-and gives plain JSON values. A pool's resource version grows whenever its desired or observed
-number of replicas has changed. Pure: no clock, no network, no log.
+Bodies are `autoscaling/v1` Scale objects; refusals are `v1` Status objects. Knows nothing of HTTP
+or of what a pool is made of: takes and gives plain JSON values. A pool's resource version grows
+whenever its desired or observed number of replicas has changed.
+Pure: no clock, no network, no log.
 """
 
 from __future__ import annotations
 
-from serving.simulation.tier import SimulatedTier
+from collections.abc import Iterable
+from typing import Protocol
 
 Json = dict[str, object]
 NAMESPACE = "default"
+SCALE_PATH = f"/apis/phasewise.dev/v1alpha1/namespaces/{NAMESPACE}/pools/{{pool}}/scale"
+"""Where the object of a pool is, in the notation of aiohttp's routes."""
+
+
+class PoolCounts(Protocol):
+    """How many replicas a pool should have, and has."""
+
+    @property
+    def desired(self) -> int:
+        """What was asked for."""
+
+    @property
+    def ready(self) -> int:
+        """Those that serve."""
+
+    @property
+    def starting(self) -> int:
+        """Those that will."""
+
+
+class ScalableTier(Protocol):
+    """What a tier can do for its scale objects."""
+
+    def pool_counts(self, name: str) -> PoolCounts:
+        """The counts of one pool now."""
+
+    def scale(self, name: str, replicas: int) -> None:
+        """Set what a pool should have."""
 
 
 class ScaleTargets:
     """One scale object for each pool of the tier."""
 
-    def __init__(self, tier: SimulatedTier) -> None:
+    def __init__(self, tier: ScalableTier, pools: Iterable[str]) -> None:
         self._tier = tier
-        self._pools = frozenset(pool.name for pool in tier.plan.pools)
+        self._pools = frozenset(pools)
         self._versions: dict[str, int] = {}
         self._seen: dict[str, tuple[int, int]] = {}
 

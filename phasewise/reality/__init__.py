@@ -1,0 +1,1 @@
+"""The simulator against a real pair: record, fit, play again, compare."""

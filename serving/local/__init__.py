@@ -1,0 +1,1 @@
+"""Real tiers on one machine: engines and their router as processes that phasewise starts itself."""
