@@ -22,6 +22,8 @@ _ROWS: tuple[tuple[str, MetricType, Unit, tuple[str, ...], str, str], ...] = (
      "1 for what holds now: an empty problem, or in words why steps are not known"),
     ("phasewise_step_time_seconds", _H, Unit.SECONDS, _KIND, "",
      "how long a step kept the engine"),
+    ("phasewise_step_untimed_tokens_total", _C, Unit.TOKENS, (*_ENGINE, "phase"), "",
+     "tokens scheduled in steps whose time nobody could tell; they are in no other sum"),
     ("phasewise_steps_total", _C, Unit.EVENTS, _KIND, "steps",
      "engine steps that scheduled tokens, by kind: prefill, decode, mixed"),
     ("phasewise_step_prefill_requests_total", _C, Unit.REQUESTS, _KIND, "steps",

@@ -44,7 +44,7 @@ from serving.schema.tier import Tier, load_tier
 from serving.simulation.traffic import load_trace
 
 TIER_FILE = Path(__file__).with_name("tier.yaml")
-_PROMPTS, _ANSWER_TOKENS, _SETTLE_S = 50, 6, 3.0
+_PROMPTS, _ANSWER_TOKENS, _SETTLE_S = 50, 5, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ async def _parity(process: LocalProcess, tier: Tier, seed: int, console: Console
     replicas = (await process.ask("/status"))["replicas"]
     alone = next(r["address"] for r in replicas if r["phase"] == "decode")
     prompts = Prompts(seed=seed + 1000)
-    asked = [prompts.ids(i, 20 + 37 * i % 300) for i in range(_PROMPTS)]
+    asked = [prompts.ids(i, 20 + 37 * i % 200) for i in range(_PROMPTS)]
     parity = await compare(
         process.router,
         f"http://{alone}",

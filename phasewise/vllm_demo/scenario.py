@@ -35,8 +35,8 @@ STRETCHES = (
     Stretch(
         trace="azure2023_code",
         from_s=600.0,
-        seconds=55.0,
-        requests_per_s=1.4,
+        seconds=50.0,
+        requests_per_s=1.2,
         input_factor=0.4,
         output_factor=0.5,
         input_cap_tokens=1400,

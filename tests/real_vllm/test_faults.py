@@ -7,18 +7,24 @@ mended where it can be; only requests that were in the hands of what died may fa
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
 from rich.console import Console
 
+from serving.load.asking import Prompts
 from serving.load.outcomes import Failure, RequestOutcome
+from serving.load.parity import answer
 from serving.load.schedule import Mix, Planned, mixed
-from tests.real_vllm.live import environment
+from tests.real_vllm.live import LivePair, environment, live_pair
 from tests.real_vllm.steered import (
     Load,
     Steered,
@@ -261,3 +267,67 @@ async def shaped(folder: Path) -> None:
 def test_a_slow_kv_link_is_stated_and_no_longer_once_it_is_fast_again(tmp_path: Path) -> None:
     environment()
     in_own_network(lambda: shaped(tmp_path))
+
+
+async def completion(address: str, **body: Any) -> dict[str, Any]:
+    """An engine's whole answer, which must be one."""
+    body = {"model": "tiny", "temperature": 0.0, "ignore_eos": True, **body}
+    async with (
+        aiohttp.ClientSession(trust_env=False) as session,
+        session.post(f"http://{address}/v1/completions", json=body) as response,
+    ):
+        found: dict[str, Any] = await response.json()
+        assert response.status == 200, found
+        return found
+
+
+def kill_listener(port: int) -> None:
+    """SIGKILL to an engine and all that came from it."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        try:
+            line = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"--port\0%d\0" % port in line:
+            os.killpg(os.getpgid(int(entry.name)), signal.SIGKILL)
+            return
+    raise AssertionError(f"nobody listens at {port}")
+
+
+async def handed_over_by_the_dead(pair: LivePair) -> tuple[list[str], list[str]]:
+    """Answers to prompts whose prefill died with their KV, and those of an engine alone."""
+    prefill, decode = pair.engines
+    prompts = [Prompts(seed=5).ids(number, 60 + 400 * number) for number in range(4)]
+    handed = [
+        await completion(
+            prefill.address,
+            prompt=prompt,
+            max_tokens=1,
+            kv_transfer_params={"do_remote_decode": True, "do_remote_prefill": False},
+        )
+        for prompt in prompts
+    ]
+    kill_listener(prefill.http_port)
+    answers = [
+        await completion(
+            decode.address,
+            prompt=prompt,
+            max_tokens=24,
+            kv_transfer_params=one["kv_transfer_params"],
+        )
+        for prompt, one in zip(prompts, handed, strict=True)
+    ]
+    alone = [
+        await answer(pair.alone_url, prompt, model="tiny", output_tokens=24) for prompt in prompts
+    ]
+    return [one["choices"][0]["text"] for one in answers], [one.text for one in alone]
+
+
+def test_decode_answers_rightly_where_prefill_died_with_the_kv(tmp_path: Path) -> None:
+    with live_pair(tmp_path, with_alone=True) as pair:
+        answers, alone = asyncio.run(handed_over_by_the_dead(pair))
+
+    assert answers == alone
+    assert len(set(answers)) == len(answers)

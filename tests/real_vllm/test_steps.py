@@ -68,6 +68,20 @@ def _reading(url: str) -> ReplicaReading:
     return replica_reading(page, replica="alone", at_s=0.0, phase=Phase.BOTH)
 
 
+def _untimed(url: str) -> dict[str, float]:
+    """Tokens of steps whose time nobody could tell, by phase."""
+    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return {
+        phase: sum(
+            float(line.rpartition(" ")[2])
+            for line in lines
+            if line.startswith("phasewise_step_untimed_tokens_total{") and f'"{phase}"' in line
+        )
+        for phase in ("prefill", "decode")
+    }
+
+
 @pytest.mark.parametrize("delay", [None, DELAY], ids=["as-it-is", "with-a-stated-delay"])
 def test_steps_are_counted_as_the_engine_counts_and_predict_unseen_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delay: dict[str, float] | None
@@ -80,22 +94,25 @@ def test_steps_are_counted_as_the_engine_counts_and_predict_unseen_batches(
     with aggregated(tmp_path) as url:
         asyncio.run(_play(url))
         found = _reading(url)
+        untimed = _untimed(url)
 
     assert found.steps is not None, "the page has no step sums: is the exporter installed?"
     kinds = (found.steps.prefill, found.steps.decode, found.steps.mixed)
     assert found.output_tokens is not None
     assert found.finished_requests is not None  # each got its first token from a prompt's step
     decoded = found.output_tokens - found.finished_requests
-    assert sum(kind.decode_tokens for kind in kinds) == decoded
+    assert sum(kind.decode_tokens for kind in kinds) + untimed["decode"] == decoded
     assert found.computed_prompt_tokens is not None
     counted = sum(kind.prefill_tokens for kind in kinds)
-    assert counted == pytest.approx(found.computed_prompt_tokens, rel=0.05)  # some are not timed
+    assert counted + untimed["prefill"] == found.computed_prompt_tokens
+    assert counted > 0.8 * found.computed_prompt_tokens
 
     steps = read_steps(log.read_text().splitlines(), where=str(log))
     decode = judge_decode(steps, lambda batch: batch % 3 == 0)
     larger = judge_decode(steps, lambda batch: batch > 12)
     prefill = judge_prefill(steps, lambda tokens: tokens // 100 % 2 == 1)
     errors = [one.median_error_ratio for one in (decode, larger, prefill)]
+    print(f"\nmedian errors at unseen batches, at larger ones, of prompts: {errors}")
     assert max(errors) <= WORST_MEDIAN_ERROR_RATIO, errors
     if delay is not None:
         least_s = sum(

@@ -66,6 +66,7 @@ class StepLogger(StatLoggerBase):  # type: ignore[misc, unused-ignore]
         self._capacity: float | None = None
         self._kv_used_ratio = 0.0
         self._add: Any = None
+        self._leave_out: Any = None
         self._raw: RawLog | None = None
         self._said = ""
         self._stopped = False
@@ -76,6 +77,7 @@ class StepLogger(StatLoggerBase):  # type: ignore[misc, unused-ignore]
             self._stopped = True
             return
         self._add = self._series.adder(self._model, str(engine_index))
+        self._leave_out = self._series.left_out(self._model, str(engine_index))
         try:
             self._raw = RawLog.from_environment()
         except OSError as error:
@@ -122,6 +124,7 @@ class StepLogger(StatLoggerBase):  # type: ignore[misc, unused-ignore]
             leaves_work=scheduler_stats.num_running_reqs + waiting > 0,
         )
         if told is None:
+            self._leave_out(details.num_ctx_tokens, details.num_generation_tokens)
             return
         if self._capacity is None:
             self._capacity = kv_capacity_tokens(self._config)

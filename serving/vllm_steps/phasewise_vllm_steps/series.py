@@ -88,6 +88,11 @@ class StepSeries:
             labels,
             buckets=BOUNDS_S,
         )
+        self._untimed = Counter(
+            "phasewise_step_untimed_tokens_total",
+            "Tokens scheduled in steps whose time nobody could tell; they are in no other sum",
+            (*LABELS, "phase"),
+        )
         self._info = Gauge(
             "phasewise_step_exporter_info",
             "1 for what holds now: an empty problem, or why step times are unknown",
@@ -107,6 +112,17 @@ class StepSeries:
         if before != problem:
             self._info.labels(model_name, engine, version, before).set(0)
         self._info.labels(model_name, engine, version, problem).set(1)
+
+    def left_out(self, model_name: str, engine: str) -> Callable[[int, int], None]:
+        """What adds the prompt and running tokens of a step whose time is not known."""
+        prefill = self._untimed.labels(model_name, engine, "prefill")
+        decode = self._untimed.labels(model_name, engine, "decode")
+
+        def add(prefill_tokens: int, decode_tokens: int) -> None:
+            prefill.inc(prefill_tokens)
+            decode.inc(decode_tokens)
+
+        return add
 
     def adder(self, model_name: str, engine: str) -> Callable[[Step], None]:
         """What adds one step of an engine; from now on its series are there, from 0."""
