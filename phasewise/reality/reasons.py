@@ -54,6 +54,13 @@ REASONS: tuple[Reason, ...] = (
         "such requests as `pd_unknown_prefill_requests` and no tokens",
     ),
     Reason(
+        series="vllm_router_worker_health",
+        target="router",
+        of_figures=False,
+        words="the router checks and lists only workers that it was started with; those that "
+        "register with it, as the live ones did, are not on its page",
+    ),
+    Reason(
         series="process_cpu_seconds_total",
         words="a live page counts the API server alone, the engine has processes of its own; the "
         "simulated one has one process",

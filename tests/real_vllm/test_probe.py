@@ -72,7 +72,7 @@ def main():
         assert state == "DONE"
         it.release_xfer_handle(handle)
     assert (memory == 7).all()
-    print("SECONDS", json.dumps(seconds[1:]), flush=True)
+    print("SECONDS", json.dumps(seconds[1:]), flush=True)  # noqa: T201 - for a note
     mine.send("over")
     other.join(10)
 
@@ -140,7 +140,7 @@ def test_what_it_went_over_is_told_and_its_rate_agrees_with_another_way_to_measu
     if FIGURES is not None:
         with Path(FIGURES).open("a") as file:
             file.write(json.dumps([str(kind), measured, reference, ratio]) + "\n")
-    print(f"\n{kind}: {ratio:.2f} of the other way to measure")
+    print(f"\n{kind}: {ratio:.2f} of the other way to measure")  # noqa: T201 - for a note
     assert 1 / tolerance <= ratio <= tolerance, (measured, reference)
 
 
@@ -216,6 +216,6 @@ def test_a_link_of_one_gigabit_is_measured_as_one(python, tmp_path, one_gigabit)
     found = json.loads(file.read_text())
     rate = found["cases"][0]["bytes_per_s"]
     # 1 Gbit/s are 0.125 GB/s; headers take some, the burst of 256 kB gives some
-    print(f"\nshaped to 1 Gbit/s: {rate['median'] / 1e9:.3f} GB/s")
+    print(f"\nshaped to 1 Gbit/s: {rate['median'] / 1e9:.3f} GB/s")  # noqa: T201 - for a note
     assert rate["median"] == pytest.approx(0.12e9, rel=0.15)
     assert found["verdicts"]["UCX"]["over"] == "TCP"

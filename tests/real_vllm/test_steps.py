@@ -112,7 +112,7 @@ def test_steps_are_counted_as_the_engine_counts_and_predict_unseen_batches(
     larger = judge_decode(steps, lambda batch: batch > 12)
     prefill = judge_prefill(steps, lambda tokens: tokens // 100 % 2 == 1)
     errors = [one.median_error_ratio for one in (decode, larger, prefill)]
-    print(f"\nmedian errors at unseen batches, at larger ones, of prompts: {errors}")
+    print(f"\nmedian errors at unseen batches, at larger ones, of prompts: {errors}")  # noqa: T201 - for a note
     assert max(errors) <= WORST_MEDIAN_ERROR_RATIO, errors
     if delay is not None:
         least_s = sum(
