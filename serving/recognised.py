@@ -71,6 +71,18 @@ _OCCUPANCY = MetricSpec(
 )
 """Only a local tier reads it: a replica with some is not drained."""
 
+_HEALTH = MetricSpec(
+    name="vllm_router_worker_health",
+    type=_G,
+    unit=Unit.INFO,
+    labels=("worker",),
+    help="1 while the router holds the worker to be well",
+    absence="workers that registered with the router are not on its page: not known",
+    owner=Owner.VLLM_ROUTER,
+    field="",
+)
+"""Nobody reads it: it stays 1 for up to a minute after a worker's death."""
+
 RECOGNISED: tuple[MetricSpec, ...] = (
     *(
         MetricSpec(
@@ -86,5 +98,6 @@ RECOGNISED: tuple[MetricSpec, ...] = (
         for name, kind, unit, labels, absence, meaning in _ROWS
     ),
     _OCCUPANCY,
+    _HEALTH,
 )
 """All rows, those that still exist first."""

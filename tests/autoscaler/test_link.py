@@ -236,6 +236,7 @@ def test_failed_transfers_are_a_problem_of_the_plan_while_they_are_news():
     failing = dataclasses.replace(known[DECODE].sample, kv_transfer_failures_per_s=rate)
     known[DECODE] = dataclasses.replace(known[DECODE], sample=failing)
     told = dataclasses.replace(state, pools=tuple(known.values()))
+    assert state.now_s is not None
     later_s = state.now_s + settings.fresh_s + failing.window_s
 
     (words,) = plan(told, sizes, settings, now_s=state.now_s).problems
