@@ -76,7 +76,8 @@ def run_load(asked: LoadRequest, console: Console) -> None:
             )
     except KeyboardInterrupt:
         if screen.outcomes:
-            _tell(asked, console, screen.so_far(), slo, title=f"{title}, until it was interrupted")
+            cut = f"{title}, interrupted: {screen.under_way} more were under way and count nowhere"
+            _tell(asked, console, screen.so_far(), slo, title=cut)
         raise
     _tell(asked, console, outcomes, slo, title=title)
 
@@ -225,6 +226,11 @@ class _Screen:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
+    @property
+    def under_way(self) -> int:
+        """Sent, and not ended."""
+        return self._sent - len(self.outcomes)
+
     def so_far(self) -> Outcomes:
         """What ended before the load was interrupted."""
         return Outcomes(
@@ -250,5 +256,5 @@ class _Screen:
 
     def _words(self) -> str:
         ended = len(self.outcomes)
-        under_way = self._sent - ended
-        return f"{ended} of {self._planned} ended, {under_way} under way, {self._failed} failed"
+        still = self.under_way
+        return f"{ended} of {self._planned} ended, {still} under way, {self._failed} failed"

@@ -110,7 +110,7 @@ def engine_python() -> Path:
             "the engine environment is not there",
             where=VARIABLE,
             found=f"no {python}",
-            expected="an engine environment with NIXL; `phasewise local up` makes one",
+            expected="an engine environment with NIXL; `phasewise local prepare` makes one",
         )
     return python
 

@@ -30,6 +30,7 @@ class LinesFile:
 
     def __init__(self, path: Path) -> None:
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             self._file: TextIO = path.open("a", encoding="utf-8")
         except OSError as error:
             raise Misconfigured(

@@ -24,10 +24,10 @@ def command(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of arrivals, lengths and prompts.")] = 1,
     profile: Annotated[
-        Path | None, typer.Option(help="Where the fitted profile goes; with the recording if not.")
+        Path | None, typer.Option(help="Where the fitted profile goes; out/ if absent.")
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="Where the page goes; with the recording if absent.")
+        Path | None, typer.Option(help="Where the page goes; out/ if absent.")
     ] = None,
 ) -> None:
     """Play one load on a live pair and on a simulated one fitted to it; compare every series."""

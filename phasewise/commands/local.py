@@ -32,7 +32,10 @@ def up(
     ] = "azure2023_conv",
     volume: Annotated[str, typer.Option(help="simulated: multiple of the traffic.")] = "auto",
     otlp_endpoint: Annotated[
-        str | None, typer.Option(help="vllm: URL where the engines send their request spans.")
+        str | None,
+        typer.Option(
+            help="vllm: where engines send their spans by HTTP: http://HOST:4318/v1/traces."
+        ),
     ] = None,
     ucx_tls: Annotated[
         str | None, typer.Option(help="vllm: UCX transports of KV, as `tcp,self`; all if absent.")

@@ -19,6 +19,7 @@ from serving.errors import Misconfigured
 
 PROFILE_FILE = "qwen3-tiny-cpu.yaml"
 REPORT_FILE = "simulator-against-reality.md"
+OUT = Path("out")
 WORST = 10
 
 
@@ -53,8 +54,9 @@ def compare_engines(asked: CompareRequest, console: Console) -> None:
             expected="--tier FILE",
         )
     result = compared(read_recording(asked.recording))
-    profile_file = asked.profile_file or asked.recording / PROFILE_FILE
-    report_file = asked.report_file or asked.recording / REPORT_FILE
+    profile_file = asked.profile_file or OUT / PROFILE_FILE
+    report_file = asked.report_file or OUT / REPORT_FILE
+    profile_file.parent.mkdir(parents=True, exist_ok=True)
     write_profile(profile_file, result.profile)
     report_file.parent.mkdir(parents=True, exist_ok=True)
     report_file.write_text(result.text(profile_file=profile_file.name), encoding="utf-8")

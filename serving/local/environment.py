@@ -34,6 +34,7 @@ OWN: Final = (HERE.parent / "vllm_steps", HERE / "inside" / "step_delay")
 
 _NIXL_FILE = Path("nixl_cu13") / "_api.py"
 _BUSY = "agent_config.pthrDelay = 0\n"
+_OURS = (".phasewise", ".packages", ".ready")
 _PAUSING = 'agent_config.pthrDelay = int(__import__("os").environ.get("NIXL_PTHR_DELAY_US", "0"))\n'
 _FIRST_IMPORT = (
     "import importlib.metadata, vllm.entrypoints.openai.api_server, vllm.v1.engine.core, "
@@ -105,8 +106,11 @@ class EngineEnvironment:
                 found=f"process {user} runs from it",
                 expected="no engine; `phasewise local down` ends a tier",
             )
+        self._refuse_another_folder(where)
         report("making the engine environment", 0.0)
         shutil.rmtree(self.root, ignore_errors=True)
+        self.root.mkdir()
+        (self.root / _OURS[0]).touch()  # first: one that is killed half made is ours too
         command = [sys.executable, "-m", "venv", "--without-pip", str(self.root)]
         status, output = self._runner(command, lambda: None)
         if status != 0:
@@ -125,6 +129,19 @@ class EngineEnvironment:
         if status != 0:
             raise refusal(output, where=where)
         self._stamp("packages", self._wanted_packages())
+
+    def _refuse_another_folder(self, where: str) -> None:
+        """Only what was made here may be taken away."""
+        if not self.root.exists() or any((self.root / name).exists() for name in _OURS):
+            return
+        kept = "a file" if not self.root.is_dir() else next(self.root.iterdir(), None)
+        if kept is not None:
+            raise Misconfigured(
+                "this folder is not an engine environment, and would be emptied",
+                where=where,
+                found=kept if isinstance(kept, str) else kept.name,
+                expected="a folder that is not there yet, or is empty",
+            )
 
     def _finish(self, report: Report) -> None:
         """What takes no network: again whenever something of ours has changed."""

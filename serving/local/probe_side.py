@@ -73,7 +73,7 @@ class Side:
             raise misfit(
                 "the engine environment's Python does not start",
                 found=f"{request.python} ({error.strerror})",
-                expected="an engine environment; `phasewise local up` makes one",
+                expected="an engine environment; `phasewise local prepare` makes one",
             ) from error
 
     def hear(self) -> list[dict[str, Any]]:

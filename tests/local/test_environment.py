@@ -206,3 +206,15 @@ def test_the_lock_pins_everything_with_hashes_and_names_no_machine() -> None:
 
 def test_both_of_our_distributions_are_there() -> None:
     assert [(source / "pyproject.toml").exists() for source in OWN] == [True, True]
+
+
+@pytest.mark.parametrize("there", ["thesis.txt", "bin/python"])
+def test_a_folder_that_was_not_made_here_is_refused_and_kept(making: Making, there: str) -> None:
+    (making.root / there).parent.mkdir(parents=True)
+    (making.root / there).write_text("years of work")
+
+    with pytest.raises(Misconfigured, match="is not an engine environment"):
+        making.make()
+
+    assert (making.root / there).read_text() == "years of work"
+    assert making.runner.done == []

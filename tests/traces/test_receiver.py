@@ -180,7 +180,8 @@ def test_a_file_has_a_line_for_each_request(tmp_path: Path) -> None:
 
 
 def test_places_that_cannot_be_are_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "a-file").touch()
     with pytest.raises(Misconfigured, match="cannot be written"):
-        LinesFile(tmp_path / "none" / "out.jsonl")
+        LinesFile(tmp_path / "a-file" / "out.jsonl")
     with pytest.raises(Misconfigured, match="is no address"):
         OtlpSender("127.0.0.1:4318")
