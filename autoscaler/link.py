@@ -33,10 +33,20 @@ class LinkPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailedPulls:
+    """Transfers that failed in one interval, and the prompt tokens that decode computed in it."""
+
+    at_s: float
+    transfers: int
+    computed_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkModel:
     """The newest intervals, and what transfers usually did, forgotten slowly."""
 
     points: tuple[LinkPoint, ...] = ()
+    failed: tuple[FailedPulls, ...] = ()
     usual_bytes: float = 0.0
     usual_s: float = 0.0
     usual_windows: int = 0
@@ -91,11 +101,23 @@ def point_of(sample: PhaseSample, *, at_s: float) -> LinkPoint | None:
     )
 
 
+def failed_of(sample: PhaseSample, *, at_s: float) -> FailedPulls | None:
+    """The failed pulls of a sample; `None` if none is known to have failed."""
+    transfers = round((sample.kv_transfer_failures_per_s.value or 0.0) * sample.window_s)
+    if transfers < 1:
+        return None
+    computed = round((sample.computed_prompt_tokens_per_s.value or 0.0) * sample.window_s)
+    return FailedPulls(at_s=at_s, transfers=transfers, computed_tokens=computed)
+
+
 def learn_link(
     model: LinkModel, sample: PhaseSample, *, at_s: float, declared_bytes_per_s: float | None
 ) -> LinkModel:
     """The model after one sample of a decode pool. What is slow does not become usual."""
     points = tuple(p for p in model.points if at_s - LINK_WINDOW_S < p.at_s < at_s)
+    failed = tuple(f for f in model.failed if at_s - LINK_WINDOW_S < f.at_s < at_s)
+    new = failed_of(sample, at_s=at_s)
+    model = replace(model, failed=failed if new is None else (*failed, new))
     point = point_of(sample, at_s=at_s)
     if point is None:
         return replace(model, points=points)
@@ -112,7 +134,11 @@ def learn_link(
 
 def earlier_link(model: LinkModel, at_s: float) -> LinkModel:
     """The model without what is later than a time."""
-    return replace(model, points=tuple(p for p in model.points if p.at_s <= at_s))
+    return replace(
+        model,
+        points=tuple(p for p in model.points if p.at_s <= at_s),
+        failed=tuple(f for f in model.failed if f.at_s <= at_s),
+    )
 
 
 def link_reading(model: LinkModel, *, now_s: float) -> LinkReading | None:
@@ -166,19 +192,19 @@ def slow_link_words(found: SlowLink, pool: str) -> str:
     )
 
 
-def failed_transfers_words(sample: PhaseSample, pool: str) -> str | None:
-    """Failed pulls of a window as a problem; `None` if none is known to have failed.
+def failed_transfers_words(model: LinkModel, pool: str, *, now_s: float) -> str | None:
+    """Pulls that failed in the last window as a problem; `None` if none is known to have failed.
 
-    A decode engine that is told to recompute makes the KV of such a prompt itself; one that is not
-    answers with an error.
+    All looks of the window count, not only the one that a tick ends with. A decode engine that is
+    told to recompute makes the KV of such a prompt itself; one that is not answers with an error.
     """
-    failed = round((sample.kv_transfer_failures_per_s.value or 0.0) * sample.window_s)
-    if failed < 1:
+    recent = [f for f in model.failed if now_s - LINK_WINDOW_S < f.at_s <= now_s]
+    if not recent:
         return None
-    computed = round((sample.computed_prompt_tokens_per_s.value or 0.0) * sample.window_s)
+    computed = sum(f.computed_tokens for f in recent)
     words = (
-        f"{failed} KV transfers to {pool} failed within {sample.window_s:.0f} s: prefill that had "
-        "the KV has died, or the link is broken"
+        f"{sum(f.transfers for f in recent)} KV transfers to {pool} failed within the last "
+        f"{LINK_WINDOW_S:.0f} s: prefill that had the KV has died, or the link is broken"
     )
     return words + (f"; {pool} computed {computed:,} prompt tokens itself" if computed else "")
 

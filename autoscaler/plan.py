@@ -194,9 +194,8 @@ def _network_problems(
     slow = slow_link(known.link, now_s=now_s, declared_bytes_per_s=declared)
     if slow is not None:
         found.append(slow_link_words(slow, pool_state.pool.name))
-    if known.sample is not None and now_s - known.sample.window_start_s <= tier.fresh_s:
-        failed = failed_transfers_words(known.sample, pool_state.pool.name)
-        found += [] if failed is None else [failed]
+    failed = failed_transfers_words(known.link, pool_state.pool.name, now_s=now_s)
+    found += [] if failed is None else [failed]
     network = next((n for n in needs if n.bottleneck is Bottleneck.NETWORK), None)
     ready = pool_state.ready_replicas
     if network is not None and ready and network.replicas_exact > ready:

@@ -6,7 +6,6 @@ Wires only: schedules, sending and counting are in `serving/load/`.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ from serving.load.outcomes import (
     percentile,
     totals,
 )
-from serving.load.schedule import Planned, Scaling, mixed, parse_mix, scaled
+from serving.load.schedule import MAX_SECONDS, Planned, Scaling, mixed, parse_mix, scaled
 from serving.simulation.traffic import load_trace
 from serving.types import Slo
 
@@ -155,9 +154,12 @@ def _checked(asked: LoadRequest) -> Slo:
         ("--itl", asked.itl_s),
         ("--timeout", asked.timeout_s),
     ):
-        if not (math.isfinite(value) and value > 0.0):
+        if not 0.0 < value <= MAX_SECONDS:
             raise Misconfigured(
-                "no such time", where=option, found=f"{value:g}", expected="seconds above 0"
+                "no such time",
+                where=option,
+                found=f"{value:g}",
+                expected=f"seconds above 0, at most {MAX_SECONDS:g}",
             )
     file = asked.requests_file
     if file is not None and (file.is_dir() or not file.parent.is_dir()):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from phasewise.local_down import refuse_second
+from phasewise.local_down import make_folder, refuse_running
 from phasewise.local_request import UpRequest
 from serving.errors import Unavailable
 from serving.local.run_state import read_state, supervisor_of
@@ -22,8 +22,8 @@ _LAST_EVENTS = 8
 
 def up_in_background(asked: UpRequest, *, say: Callable[[str], None]) -> None:
     """Start it as a process of its own, and come back once it serves."""
-    refuse_second(asked.folder)
-    asked.folder.mkdir(parents=True, exist_ok=True)
+    make_folder(asked.folder)
+    refuse_running(asked.folder)
     said = asked.folder / "up.log"
     options = {
         "--tier": str(asked.tier_file),

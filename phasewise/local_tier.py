@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from phasewise.ending import on_closed_stdin
-from phasewise.local_down import refuse_second, remove_near_weights
+from phasewise.local_down import alone_in, refuse_second, remove_near_weights
 from phasewise.local_launcher import VllmLauncher, pool_setup
 from phasewise.local_request import ENGINES, UpRequest, refuse_taken_port
 from phasewise.local_screen import screen
@@ -44,23 +44,35 @@ async def up(asked: UpRequest, *, say: Callable[[str], None]) -> None:
         for pool in tier.spec.pools:
             local_engine(tier.variant_of(pool))
     refuse_taken_port(asked.port)
-    refuse_second(asked.folder)
+    with alone_in(asked.folder):
+        refuse_second(asked.folder)
+        await _up_alone(tier, asked, say)
+
+
+async def _up_alone(tier: Tier, asked: UpRequest, say: Callable[[str], None]) -> None:
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, ended.set)
     if asked.until_stdin_closes:
         on_closed_stdin(lambda: loop.call_soon_threadsafe(ended.set))
     serving = _simulated if asked.engine == "simulated" else _vllm
+    state = _new_state(asked, tier)
     try:
-        async with serving(tier, asked, say, ended):
+        state.save()  # before anything takes long: `down` then finds it
+        async with serving(tier, asked, state, say, ended):
             await ended.wait()
     finally:
         remove_near_weights(asked.folder)
+        keeper.clean(state.file, run=state.run)
 
 
 @asynccontextmanager
 async def _vllm(
-    tier: Tier, asked: UpRequest, say: Callable[[str], None], ended: asyncio.Event
+    tier: Tier,
+    asked: UpRequest,
+    state: RunState,
+    say: Callable[[str], None],
+    ended: asyncio.Event,
 ) -> AsyncIterator[None]:
     env = EngineEnvironment(default_root())
     shown = screen(say, headless=asked.headless)
@@ -74,7 +86,7 @@ async def _vllm(
             model=tier.spec.model,
             pools=[pool_setup(tier, pool) for pool in tier.spec.pools],
             launcher=launcher,
-            state=_new_state(asked, tier),
+            state=state,
             unix_s=time.time,  # noqa: TID251 - the edge
             on_event=shown.event,
             on_broken=ended.set,
@@ -91,7 +103,11 @@ async def _vllm(
 
 @asynccontextmanager
 async def _simulated(
-    tier: Tier, asked: UpRequest, say: Callable[[str], None], ended: asyncio.Event
+    tier: Tier,
+    asked: UpRequest,
+    state: RunState,
+    say: Callable[[str], None],
+    ended: asyncio.Event,
 ) -> AsyncIterator[None]:
     sizes = {
         pool.name: pool.replicas.initial
@@ -111,18 +127,14 @@ async def _simulated(
         initial=initial,
     )
     start_s = time.time()  # noqa: TID251 - the edge
-    state = _new_state(asked, tier)
     built = build(simulation, start_s=start_s)
     async with SimulatedTierServer(
         built, router_page="vllm-router", mode="wall", port=asked.port
     ) as server:
         state.control = server.address
         state.save()
-        try:
-            say(_where(server.address, None))
-            yield
-        finally:
-            keeper.clean(state.file)
+        say(_where(server.address, None))
+        yield
 
 
 async def _unless(ended: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:

@@ -126,8 +126,8 @@ async def trace_requests(
         if sender is not None:
             ways_out.push_async_callback(sender.close)
         outs: list[Out] = [] if sender is None else [sender]
-        if asked.file is not None:
-            lines = LinesFile(asked.file)
+        lines = LinesFile(asked.file) if asked.file is not None else None
+        if lines is not None:
             ways_out.callback(lines.close)
             outs.append(lines)
         own = OwnMetrics(version=version("phasewise"))
@@ -165,7 +165,13 @@ async def trace_requests(
         counts.update({k: n for k, n in received.items() if k.startswith("refused")})
     if sender is not None:
         counts.update({f"spans {kind}": n for kind, n in sender.counts.items()})
+    if lines is not None:
+        counts.update({f"lines {kind}": n for kind, n in lines.counts.items()})
     console.print(counts_words(counts))
+    if sender is not None and sender.counts["not taken"]:
+        console.print(f"spans were not taken: {sender.last_problem}", markup=False)
+    if lines is not None and lines.last_problem is not None:
+        console.print(f"lines were not written: {asked.file}: {lines.last_problem}", markup=False)
 
 
 def parts_table(found: Sequence[PartSummary]) -> Table:

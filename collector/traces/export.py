@@ -11,7 +11,6 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
 
 import aiohttp
 
@@ -26,25 +25,44 @@ BATCH_SPANS = 512
 
 
 class LinesFile:
-    """Appends a line for each request, at once."""
+    """Appends a line for each request, at once. What cannot be written is counted and gone.
+
+    A line that was cut off (a disk that is full) stays so; the next begins on a line of its own.
+    """
 
     def __init__(self, path: Path) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file: TextIO = path.open("a", encoding="utf-8")
+            self._file = path.open("ab", buffering=0)
         except OSError as error:
             raise Misconfigured(
                 "cannot be written", where=str(path), found=str(error), expected="a file to write"
             ) from error
+        self._cut_off = False
+        self.counts: Counter[str] = Counter()
+        self.last_problem: str | None = None
 
     def add(self, spans: Sequence[RawSpan]) -> None:
-        """One more request."""
-        self._file.write(encode_json(spans) + "\n")
-        self._file.flush()
+        """One more request. Never raises OSError; `last_problem` says what the last one was."""
+        line = encode_json(spans).encode() + b"\n"
+        left = b"\n" + line if self._cut_off else line
+        try:
+            while left:
+                written = self._file.write(left)
+                if not written:
+                    raise BlockingIOError("it takes nothing now")
+                left = left[written:]
+                self._cut_off = bool(left)
+        except OSError as error:
+            self.counts["not written"] += 1
+            self.last_problem = error.strerror or str(error)
 
     def close(self) -> None:
-        """No more."""
-        self._file.close()
+        """No more. Never raises OSError."""
+        try:
+            self._file.close()
+        except OSError as error:
+            self.last_problem = error.strerror or str(error)
 
 
 class OtlpSender:
@@ -83,7 +101,13 @@ class OtlpSender:
             size = min(BATCH_SPANS, len(self._waiting))
             batch = [self._waiting.popleft() for _ in range(size)]
             try:
-                await self._post(encode_protobuf(batch))
+                body = encode_protobuf(batch)
+            except ValueError as error:  # something that protobuf cannot hold
+                self.last_problem = f"cannot be encoded: {error}"
+                self.counts["not taken"] += len(batch)
+                continue
+            try:
+                await self._post(body)
             except Unavailable as problem:
                 self.last_problem = str(problem)
                 self.counts["not taken"] += len(batch)

@@ -1,7 +1,9 @@
 """OTLP's JSON form of spans, read and written. Ids are hex there, numbers of 64 bits are text.
 
 Whatever is not of that form is one `ValueError`; unknown keys are passed over, as OTLP asks.
-Attributes that are lists or mappings are left out. Pure: no clock, no network, no log.
+Attributes that are lists or mappings are left out, and what OTLP's protobuf form could not hold:
+integers of more than 64 bits, text that is not whole Unicode (lone surrogates).
+Pure: no clock, no network, no log.
 """
 
 from __future__ import annotations
@@ -17,14 +19,19 @@ MAX_ATTRIBUTES = 256
 _TRACE_ID = re.compile(r"[0-9a-fA-F]{32}")
 _SPAN_ID = re.compile(r"[0-9a-fA-F]{16}")
 _NS = re.compile(r"[0-9]{1,19}")
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def decode_json(body: bytes, *, max_spans: int) -> list[RawSpan]:
     """The spans of an ExportTraceServiceRequest. Raises ValueError."""
     try:
-        document = json.loads(body)
+        return _decoded(json.loads(body), max_spans)
     except RecursionError:
         raise ValueError("nested too deep") from None
+
+
+def _decoded(document: Any, max_spans: int) -> list[RawSpan]:
     found: list[RawSpan] = []
     for group in _list(_mapping(document), "resourceSpans"):
         resource = _attributes(_mapping(_mapping(group).get("resource") or {}))
@@ -59,7 +66,7 @@ def _span(given: Mapping[str, Any], resource: Mapping[str, Scalar]) -> RawSpan:
         trace_id=_matching(given.get("traceId"), _TRACE_ID).lower(),
         span_id=_matching(given.get("spanId"), _SPAN_ID).lower(),
         parent_span_id=_matching(parent, _SPAN_ID).lower() if parent else "",
-        name=str(given.get("name", "")),
+        name=_text(given.get("name")) or "",
         start_ns=int(_matching(str(given.get("startTimeUnixNano")), _NS)),
         end_ns=int(_matching(str(given.get("endTimeUnixNano")), _NS)),
         attributes=_attributes(given),
@@ -74,23 +81,36 @@ def _attributes(given: Mapping[str, Any]) -> dict[str, Scalar]:
 def _pairs(attributes: Iterable[Any]) -> Iterator[tuple[str, Scalar]]:
     for one in attributes:
         pair = _mapping(one)
-        value = _scalar(_mapping(pair.get("value") or {}))
-        if value is not None and isinstance(pair.get("key"), str):
-            yield pair["key"], value
+        key, value = _text(pair.get("key")), _scalar(_mapping(pair.get("value") or {}))
+        if value is not None and key is not None:
+            yield key, value
 
 
 def _scalar(value: Mapping[str, Any]) -> Scalar | None:
     match value:
         case {"stringValue": str(text)}:
-            return text
+            return _text(text)
         case {"boolValue": bool(truth)}:
             return truth
         case {"intValue": str() | int() as number}:
-            text = str(number)
-            return int(text) if re.fullmatch(r"-?[0-9]{1,19}", text) else None
+            return _integer(str(number))
         case {"doubleValue": float() | int() as number}:
             return float(number) if abs(number) < 1e308 else None
     return None
+
+
+def _text(value: Any) -> str | None:
+    """Text that UTF-8 can hold; JSON's escapes can also write halves of characters."""
+    if not isinstance(value, str) or _LONE_SURROGATE.search(value):
+        return None
+    return value
+
+
+def _integer(text: str) -> int | None:
+    if not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
 
 
 def _matching(value: Any, form: re.Pattern[str]) -> str:

@@ -20,6 +20,8 @@ REQUEST_SPAN = "llm_request"
 TIME_SLACK_S = 0.001
 """An engine's two clocks (wall, monotonic) may differ by so much within one request."""
 MAX_TEXT = 512
+LATEST_NS = 2**62
+"""The year 2116. Later times are none, so that times moved by a clock's skew still fit 64 bits."""
 _PD_ID = re.compile(r"___prefill_addr_(.+?)___decode_addr_(.+)_[0-9a-fA-F-]{32,36}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NO_NAMES = ("unknown_service", "vllm")
@@ -93,7 +95,7 @@ def engine_span(raw: RawSpan) -> EngineSpan | None:
     or its times cannot be."""
     if raw.name != REQUEST_SPAN or not raw.trace_id or not raw.span_id:
         return None
-    if raw.start_ns <= 0 or raw.end_ns < raw.start_ns:
+    if not 0 < raw.start_ns <= raw.end_ns <= LATEST_NS:
         return None
     given, resource = raw.attributes, raw.resource
     arrival_s, end_s = raw.start_ns / 1e9, raw.end_ns / 1e9

@@ -229,13 +229,25 @@ async def _due(due_s: float, stop: asyncio.Event | None) -> bool:
 
 
 def judged(answer: StreamedAnswer, asked_tokens: int) -> tuple[Failure | None, str]:
-    """What is wrong with an answer of status 200 that ended without an error of the connection."""
+    """What is wrong with an answer of status 200 that ended without an error of the connection.
+
+    More tokens than were asked for, counted or told, are as wrong as fewer. Where ids are not
+    named, one more chunk than tokens is none: it may be the end, without a token.
+    """
     if answer.wrong is not None:
         return Failure.BAD_ANSWER, answer.wrong
     if not answer.whole:
         return Failure.CUT_SHORT, "the stream ended without its end mark"
     named = bool(answer.token_ids)  # else an engine may have put several tokens into a chunk
-    came = answer.tokens if named else max(answer.tokens, answer.usage_output_tokens or 0)
+    told = answer.usage_output_tokens or 0
+    if told > asked_tokens:
+        return Failure.BAD_ANSWER, f"{told} tokens told where {asked_tokens} were asked for"
+    if answer.tokens > asked_tokens + (not named):
+        return (
+            Failure.BAD_ANSWER,
+            f"{answer.tokens} tokens came where {asked_tokens} were asked for",
+        )
+    came = answer.tokens if named or not answer.tokens else max(answer.tokens, told)
     if came < asked_tokens:
         return Failure.TOO_FEW_TOKENS, f"{came} tokens came where {asked_tokens} were asked for"
     return None, ""
@@ -246,7 +258,7 @@ async def _refusal(response: aiohttp.ClientResponse) -> tuple[Failure, str]:
     data = await response.content.read(_LARGEST_ERROR_BYTES)
     try:
         said = said_in(json.loads(data))
-    except ValueError:
+    except (ValueError, RecursionError):
         said = shortened(data)
     failure = Failure.SERVER_ERROR if response.status >= 500 else Failure.REFUSED
     return failure, f"answered {response.status}: {said}" if said else f"answered {response.status}"

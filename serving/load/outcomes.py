@@ -75,10 +75,17 @@ class RequestOutcome:
 
     @property
     def mean_gap_s(self) -> float | None:
-        """The request's own mean gap between tokens; 0 for an answer of one token."""
+        """The request's own mean gap between tokens; 0 for an answer of one token.
+
+        `None` where several were asked for, counted or told and no gap was seen: then it is not
+        known, and the request is not good.
+        """
         if self.first_token_s is None:
             return None
-        return sum(self.gaps_s) / len(self.gaps_s) if self.gaps_s else 0.0
+        if self.gaps_s:
+            return sum(self.gaps_s) / len(self.gaps_s)
+        tokens = max(self.output_tokens, self.counted_tokens, self.usage_output_tokens or 0)
+        return 0.0 if tokens <= 1 else None
 
     def good(self, slo: Slo) -> bool:
         """Whether it was served whole and met both targets."""
@@ -146,9 +153,9 @@ def percentile(values: Iterable[float | None], ratio: float) -> float | None:
 
 
 def json_lines(requests: Iterable[RequestOutcome]) -> Iterator[str]:
-    """One JSON object for each request, in order, without line ends."""
+    """One JSON object of ASCII for each request, in order, without line ends."""
     for one in requests:
-        yield json.dumps(asdict(one), ensure_ascii=False, separators=(",", ":"))
+        yield json.dumps(asdict(one), ensure_ascii=True, separators=(",", ":"))
 
 
 def read_json_lines(lines: Iterable[str], *, where: str) -> tuple[RequestOutcome, ...]:
@@ -160,7 +167,7 @@ def read_json_lines(lines: Iterable[str], *, where: str) -> tuple[RequestOutcome
             row["gaps_s"] = tuple(row["gaps_s"])
             row["failure"] = None if row["failure"] is None else Failure(row["failure"])
             found.append(RequestOutcome(**row))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise Misconfigured(
                 "not a request of a load",
                 where=f"{where}, line {number}",

@@ -140,7 +140,7 @@ async def _ask(session: aiohttp.ClientSession, url: str, body: bytes) -> Answer:
         raise Unavailable(f"{url} answered {response.status}: {shortened(data)}")
     try:
         return _answer(data)
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
         raise Unavailable(f"{url} gave no completion: {shortened(data)}") from error
 
 

@@ -19,6 +19,8 @@ from serving.errors import Misconfigured
 SPREAD_S = 1.0
 """How far (±) a copy of a request is moved, where the rate is raised: copies are no bursts."""
 MAX_REQUESTS = 1_000_000
+MAX_SECONDS = 366 * 86_400.0
+"""No load lasts longer than a year."""
 _MIX = "rate=5,input=512/128,output=64/16,seconds=60"
 
 
@@ -189,15 +191,15 @@ def _check(scaling: Scaling) -> None:
     if not (math.isfinite(scaling.from_s) and scaling.from_s >= 0.0):
         raise _bad("no such time", "--from", f"{scaling.from_s:g}", "seconds, 0 or more")
     seconds = scaling.seconds
-    if seconds is not None and not (math.isfinite(seconds) and seconds > 0.0):
-        raise _bad("no such time", "--seconds", f"{seconds:g}", "seconds above 0")
+    if seconds is not None and not 0.0 < seconds <= MAX_SECONDS:
+        raise _bad("no such time", "--seconds", f"{seconds:g}", f"above 0, at most {MAX_SECONDS:g}")
 
 
 def _check_mix(mix: Mix, where: str) -> None:
     if not (math.isfinite(mix.rate_per_s) and mix.rate_per_s > 0.0):
         raise _bad("no such rate", where, f"{mix.rate_per_s:g}", "requests per second above 0")
-    if not (math.isfinite(mix.seconds) and mix.seconds > 0.0):
-        raise _bad("no such time", where, f"{mix.seconds:g}", "seconds above 0")
+    if not 0.0 < mix.seconds <= MAX_SECONDS:
+        raise _bad("no such time", where, f"{mix.seconds:g}", f"above 0, at most {MAX_SECONDS:g}")
     if mix.rate_per_s * mix.seconds > MAX_REQUESTS:
         found = f"{mix.rate_per_s * mix.seconds:,.0f}"
         raise _bad("too many requests", where, found, f"at most {MAX_REQUESTS:,}")

@@ -21,7 +21,8 @@ class StreamedAnswer:
     chunk that carries a choice is one token (an engine that merges chunks is then undercounted).
     The tokens after the first of one chunk come with a gap of 0: a user gets them together.
     `whole`: the end mark came. `wrong`: the first thing that was not understood, or that the
-    server said went wrong in the middle of its answer. `answer_id` is the server's own name of it.
+    server said went wrong in the middle of its answer. `answer_id` is the server's own name of it,
+    if that is printable text; a usage below 0 is none.
     """
 
     first_token_s: float | None = None
@@ -54,7 +55,7 @@ class StreamedAnswer:
             return
         try:
             chunk = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             self._complain(f"not JSON: {shortened(data)}")
             return
         if not isinstance(chunk, dict):
@@ -63,8 +64,9 @@ class StreamedAnswer:
         if chunk.get("error"):
             self._complain(f"the server said: {said_in(chunk)}")
             return
-        if self.answer_id is None and isinstance(chunk.get("id"), str):
-            self.answer_id = chunk["id"]
+        name = chunk.get("id")
+        if self.answer_id is None and isinstance(name, str) and name.isprintable():
+            self.answer_id = name
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict):
@@ -76,8 +78,11 @@ class StreamedAnswer:
         if isinstance(text, str):
             self.text.append(text)
         if isinstance(ids, list):
-            self.token_ids.extend(one for one in ids if isinstance(one, int))
-            self._tokens(len(ids), now_s)
+            named = [one for one in ids if type(one) is int]  # True is no token
+            if len(named) < len(ids):
+                self._complain("token ids that are no numbers")
+            self.token_ids.extend(named)
+            self._tokens(len(named), now_s)
         else:
             self._tokens(1, now_s)
 
@@ -96,9 +101,9 @@ class StreamedAnswer:
         if not isinstance(usage, dict):
             return
         prompt, output = usage.get("prompt_tokens"), usage.get("completion_tokens")
-        if isinstance(prompt, int):
+        if type(prompt) is int and prompt >= 0:
             self.usage_prompt_tokens = prompt
-        if isinstance(output, int):
+        if type(output) is int and output >= 0:
             self.usage_output_tokens = output
 
     def _complain(self, words: str) -> None:
@@ -112,8 +117,11 @@ def said_in(answer: object) -> str:
     for key in ("error", "message", "detail"):
         if isinstance(said, dict) and said.get(key):
             said = said[key]
-    text = said if isinstance(said, str) else json.dumps(said)
-    return shortened(text.encode())
+    try:
+        text = said if isinstance(said, str) else json.dumps(said)
+    except RecursionError:
+        text = "something nested too deep"
+    return shortened(text.encode("utf-8", "replace"))
 
 
 def shortened(data: bytes) -> str:

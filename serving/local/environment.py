@@ -195,8 +195,19 @@ class EngineEnvironment:
     @contextmanager
     def _alone(self, report: Report) -> Iterator[None]:
         """One process at a time; the lock goes with the process, however that ends."""
-        self.root.parent.mkdir(parents=True, exist_ok=True)
-        with (self.root.parent / f"{self.root.name}.lock").open("w") as held:
+        try:
+            if self.root.exists():
+                self.root.mkdir(exist_ok=True)  # not a plain file
+            self.root.parent.mkdir(parents=True, exist_ok=True)
+            lock = (self.root.parent / f"{self.root.name}.lock").open("w")
+        except OSError as error:
+            raise Misconfigured(
+                "the engine environment cannot be made there",
+                where=VARIABLE,
+                found=f"{self.root} ({error.strerror})",
+                expected="a folder that can be made and written",
+            ) from error
+        with lock as held:
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

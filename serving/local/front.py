@@ -15,6 +15,7 @@ from typing import Protocol
 
 import aiohttp
 
+from serving.errors import PhasewiseError
 from serving.local.child import Child
 from serving.local.figures import router_in_flight
 from serving.local.registration import PING_S, Registrar
@@ -89,9 +90,7 @@ class Front:
         """End the router; nobody is told."""
         for task in self._tasks:
             task.cancel()
-        for task in self._tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._door is not None:
             await self._door.stop(grace_s=0.0)
         if self.child is not None:
@@ -126,29 +125,42 @@ class Front:
     async def _keep(self) -> None:
         failures = 0
         while True:
-            command = self._command if self._door is None else self._again
-            self.child = await Child.spawn(command.argv, env=self._env, log_file=self._log_file)
-            self._on_spawn(self.child)
-            watch = asyncio.create_task(self._watch(self.child))
+            was_ready, had = False, None
             try:
-                code = await self.child.ended()
-            finally:
-                watch.cancel()
-                with suppress(asyncio.CancelledError):
-                    await watch
-            was_ready, self.ready = self.ready, False
-            if was_ready:
-                await self._open_door()
-            await self.child.end(grace_s=0.0)
-            self._on_spawn(None)
-            under_way = self._under_way
-            had = None if under_way is None else sum(under_way.values())
+                code = await self._live()
+                was_ready, had, self.ready = self.ready, self._had(), False
+                if was_ready:
+                    await self._open_door()
+                why = f"the router has ended (exit status {code})"
+            except (PhasewiseError, OSError) as error:
+                why, self.ready = f"the router cannot be kept: {error}", False
+            if self.child is not None:
+                await self.child.end(grace_s=0.0)
+            with suppress(OSError):
+                self._on_spawn(None)
             self._under_way = None
-            self._on_lost(f"the router has ended (exit status {code})", had)
+            self._on_lost(why, had)
             failures = 0 if was_ready else failures + 1
             self.restarts += 1
             if failures:
-                await asyncio.sleep(min(_LONGEST_WAIT_S, 0.5 * 2.0**failures))
+                await asyncio.sleep(min(_LONGEST_WAIT_S, 0.5 * 2.0 ** min(failures, 10)))
+
+    async def _live(self) -> int:
+        """One router, from its start to its end; its exit status."""
+        command = self._command if self._door is None else self._again
+        self.child = None
+        self.child = await Child.spawn(command.argv, env=self._env, log_file=self._log_file)
+        self._on_spawn(self.child)
+        watch = asyncio.create_task(self._watch(self.child))
+        try:
+            return await self.child.ended()
+        finally:
+            watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await watch
+
+    def _had(self) -> float | None:
+        return None if self._under_way is None else sum(self._under_way.values())
 
     async def _open_door(self) -> None:
         """Take the dead router's address, unless it has been taken before."""

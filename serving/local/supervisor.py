@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import aiohttp
 
@@ -78,7 +77,7 @@ class LocalTier:
         """Start the keeper, the router, and what the pools should have at first."""
         self._state.temporary = tempfile.mkdtemp(prefix="phasewise-")
         self._state.save()
-        self._keeper = await keeper_process(self._state.file)
+        self._keeper = await keeper_process(self._state)
         self._shared.client = aiohttp.ClientSession()
         self._way_in.start_router()
         self._looker = asyncio.create_task(self._look_for_ever())
@@ -92,20 +91,30 @@ class LocalTier:
         if self._looker is not None:
             self._looker.cancel()
             (broken,) = await asyncio.gather(self._looker, return_exceptions=True)
-        if shared.front is not None:
-            await shared.front.stop(grace_s=shared.timing.grace_s)
-        for replica in shared.roster.replicas:
-            replica.ending, replica.why_ending = True, "the tier ends"
-        await asyncio.gather(*(self._end_child(replica) for replica in shared.roster.replicas))
-        await shared.errands.done()
-        if shared.client is not None:
-            await shared.client.close()
-        if self._keeper is not None and self._keeper.stdin is not None:
-            self._keeper.stdin.close()  # what it finds, it ends; then it ends
-            await self._keeper.wait()
-        await asyncio.to_thread(keeper.clean, self._state.file)
+        try:
+            if shared.front is not None:
+                await shared.front.stop(grace_s=shared.timing.grace_s)
+        finally:
+            await self._stop_rest()
         if isinstance(broken, Exception):
             raise broken
+
+    async def _stop_rest(self) -> None:
+        shared, state = self._shared, self._state
+        for replica in shared.roster.replicas:
+            replica.ending, replica.why_ending = True, "the tier ends"
+        try:
+            await asyncio.gather(*(self._end_child(each) for each in shared.roster.replicas))
+            await shared.errands.done()
+        finally:
+            if shared.client is not None:
+                await shared.client.close()
+            if self._keeper is not None and self._keeper.stdin is not None:
+                self._keeper.stdin.close()  # what it finds, it ends; then it ends
+                await self._keeper.wait()
+            await asyncio.to_thread(
+                keeper.clean, state.file, run=state.run, temporary=state.temporary
+            )
 
     async def __aenter__(self) -> LocalTier:
         await self.start()
@@ -187,7 +196,7 @@ class LocalTier:
         if self._keeper is not None and self._keeper.returncode is not None:
             words = "the keeper has ended; another takes its place"
             shared.diary.tell(EventKind.KEEPER_LOST, words)
-            self._keeper = await keeper_process(self._state.file)
+            self._keeper = await keeper_process(self._state)
         views = [replica.view for replica in shared.roster.replicas]
         wanted, failed = shared.roster.wanted(), shared.roster.failed
         for action in reconcile(wanted, views, now_s=now_s, failed=failed):
@@ -243,10 +252,11 @@ class LocalTier:
             await asyncio.to_thread(replica.group.remove)
 
 
-async def keeper_process(state_file: Path) -> asyncio.subprocess.Process:
-    """A process that ends what the state file names as soon as this one is gone."""
+async def keeper_process(state: RunState) -> asyncio.subprocess.Process:
+    """A process that ends what a run has started as soon as this one is gone."""
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", keeper.__file__, str(state_file.absolute())),
+        *(sys.executable, "-I", keeper.__file__, str(state.file.absolute())),
+        *(state.run, state.temporary),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,

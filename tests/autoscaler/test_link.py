@@ -8,7 +8,9 @@ import pytest
 
 from autoscaler.link import (
     LEAST_TRANSFERS,
+    LINK_WINDOW_S,
     USUAL_AFTER_WINDOWS,
+    FailedPulls,
     LinkModel,
     earlier_link,
     failed_transfers_words,
@@ -205,14 +207,14 @@ def test_a_slow_link_is_a_problem_of_the_plan_and_changes_no_size():
         (
             0.4,
             0.0,
-            "2 KV transfers to decode failed within 5 s: prefill that had the KV has died, or the "
-            "link is broken",
+            "2 KV transfers to decode failed within the last 15 s: prefill that had the KV has "
+            "died, or the link is broken",
         ),
         (
             0.4,
             300.0,
-            "2 KV transfers to decode failed within 5 s: prefill that had the KV has died, or the "
-            "link is broken; decode computed 1,500 prompt tokens itself",
+            "2 KV transfers to decode failed within the last 15 s: prefill that had the KV has "
+            "died, or the link is broken; decode computed 1,500 prompt tokens itself",
         ),
     ],
 )
@@ -226,22 +228,26 @@ def test_failed_transfers_are_told_with_what_decode_computed_in_their_place(
         computed_prompt_tokens_per_s=computed_per_s,
     )
 
-    assert failed_transfers_words(dataclasses.replace(sample, window_s=5.0), "decode") == words
+    sample = dataclasses.replace(sample, window_s=5.0)
+    quiet = make_sample(DECODE, at_s=10.0, kv_transfer_failures_per_s=0.0)
+    model = learn_link(LinkModel(), sample, at_s=5.0, declared_bytes_per_s=None)
+    later = learn_link(model, quiet, at_s=10.0, declared_bytes_per_s=None)
+
+    assert failed_transfers_words(model, "decode", now_s=5.0) == words
+    assert failed_transfers_words(later, "decode", now_s=10.0) == words  # the tick's last look
+    assert failed_transfers_words(later, "decode", now_s=20.0) is None
 
 
 def test_failed_transfers_are_a_problem_of_the_plan_while_they_are_news():
     state, settings, sizes = state_with(LinkModel())
-    rate = Measurement(1.0, 0.0, 1.0)
-    known = dict(zip((p.pool for p in settings.pools), state.pools, strict=True))
-    failing = dataclasses.replace(known[DECODE].sample, kv_transfer_failures_per_s=rate)
-    known[DECODE] = dataclasses.replace(known[DECODE], sample=failing)
-    told = dataclasses.replace(state, pools=tuple(known.values()))
     assert state.now_s is not None
-    later_s = state.now_s + settings.fresh_s + failing.window_s
+    failed = LinkModel(failed=(FailedPulls(at_s=state.now_s, transfers=1, computed_tokens=0),))
+    told, settings, sizes = state_with(failed)
 
     (words,) = plan(told, sizes, settings, now_s=state.now_s).problems
+    later = plan(told, sizes, settings, now_s=state.now_s + LINK_WINDOW_S).problems
     assert "KV transfers to decode failed" in words
-    assert not any("failed" in p for p in plan(told, sizes, settings, now_s=later_s).problems)
+    assert not any("failed" in problem for problem in later)
 
 
 def test_a_network_that_binds_is_said_and_sizes_nothing():

@@ -133,6 +133,7 @@ FAILURES: list[tuple[str, Behave, Failure, str, int | None, int]] = [
         1,
     ),
     ("no-answer", fake_server.closes_at_once, Failure.CONNECTION, "no answer", None, 0),
+    ("nested", answers(500, "[" * 60_000), Failure.SERVER_ERROR, "answered 500: [[", 500, 0),
     ("no-stream", answers(200, "<html>"), Failure.CUT_SHORT, "end mark", 200, 0),
 ]
 
@@ -256,6 +257,11 @@ async def test_the_senders_own_cpu_is_what_its_clock_says_it_used() -> None:
         ),
         pytest.param(token(1, named=False) + DONE, "few", id="unnamed-and-no-usage"),
         pytest.param(token(1) + token(2), "cut", id="no-end"),
+        pytest.param(token(1) + token(2) + token(3) + DONE, "bad", id="more-than-asked"),
+        pytest.param(token(1) + token(2) + usage({"prompt": []}, 3) + DONE, "bad", id="more-told"),
+        pytest.param(usage({"prompt": []}, 2) + DONE, "few", id="told-and-none-came"),
+        pytest.param(token(1, named=False) * 3 + DONE, None, id="unnamed-and-an-end"),
+        pytest.param(token(1, named=False) * 4 + DONE, "bad", id="unnamed-and-more-than-asked"),
     ],
 )
 def test_an_answer_is_whole_if_all_that_was_asked_for_came(
@@ -263,6 +269,11 @@ def test_an_answer_is_whole_if_all_that_was_asked_for_came(
 ) -> None:
     answer = StreamedAnswer()
     answer.feed(data, 1.0)
-    kinds = {"few": Failure.TOO_FEW_TOKENS, "cut": Failure.CUT_SHORT, None: None}
+    kinds = {
+        "few": Failure.TOO_FEW_TOKENS,
+        "cut": Failure.CUT_SHORT,
+        "bad": Failure.BAD_ANSWER,
+        None: None,
+    }
 
     assert judged(answer, 2)[0] is kinds[failure]

@@ -161,12 +161,15 @@ BAD = {
     "trace": (("--trace", "no-such"), "no-such"),
     "rate": (("--rate-factor", "0"), "--rate-factor"),
     "seconds": (("--seconds", "-1"), "--seconds"),
+    "endless": (("--seconds", "1e308"), "--seconds"),
+    "endless-mix": (("--mix", f"rate=0.1,input=9,output=2,seconds={10**300}"), "--mix"),
     "window": (("--from", "1e9"), "nothing is left to send"),
     "mix": (("--mix", "rate=1"), "--mix"),
     "share": (("--shared-prefix", "2"), "--shared-prefix"),
     "ttft": (("--ttft", "nan"), "--ttft"),
     "itl": (("--itl", "0"), "--itl"),
     "timeout": (("--timeout", "inf"), "--timeout"),
+    "timeout-of-ages": (("--timeout", "1e308"), "--timeout"),
     "file": (("--requests-file", "/no/such/folder/file"), "--requests-file"),
 }
 

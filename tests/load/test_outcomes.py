@@ -48,7 +48,12 @@ def _request(**changed: Any) -> RequestOutcome:
         pytest.param({"first_token_s": 11.1}, False, id="late"),
         pytest.param({"gaps_s": (0.01, 0.1)}, False, id="slow-on-average"),
         pytest.param({"gaps_s": (0.0, 0.09)}, True, id="one-slow-gap-of-two"),
-        pytest.param({"gaps_s": ()}, True, id="one-token"),
+        pytest.param(
+            {"gaps_s": (), "output_tokens": 1, "counted_tokens": 1, "usage_output_tokens": 1},
+            True,
+            id="one-token",
+        ),
+        pytest.param({"gaps_s": (), "counted_tokens": 1}, False, id="gaps-are-not-known"),
         pytest.param({"first_token_s": None, "gaps_s": ()}, False, id="no-token"),
         pytest.param({"failure": Failure.CUT_SHORT}, False, id="failed-after-a-good-start"),
         # the sender was late by 0.6 s: users would have waited from when it was due
@@ -64,6 +69,7 @@ def test_waits_count_from_when_it_was_due_and_from_the_sending() -> None:
 
     assert (one.lag_s, one.ttft_s, one.ttft_from_sending_s) == (0.25, 0.5, 0.25)
     assert one.mean_gap_s == pytest.approx(0.03)
+    assert _request(gaps_s=()).mean_gap_s is None
 
 
 def test_totals_are_of_what_was_served_and_failures_are_counted_by_kind() -> None:
@@ -110,11 +116,12 @@ def test_what_is_written_is_read_again() -> None:
     requests = (
         _request(),
         _request(failure=Failure.CONNECTION, words="cannot connect: “no”", status=None),
+        _request(failure=Failure.BAD_ANSWER, words="half a character: \ud800"),
     )
 
     lines = list(json_lines(requests))
 
-    assert all("\n" not in line for line in lines)
+    assert all(line.isascii() and "\n" not in line for line in lines)
     assert read_json_lines(lines, where="file") == requests
 
 

@@ -81,6 +81,9 @@ def test_it_does_not_matter_where_the_pieces_are_cut(cuts: list[int]) -> None:
     [
         (b"data: {not json\n", "not JSON: {not json"),
         (b"data: [1]\n", "not an object"),
+        (b"data: " + b"[" * 200_000 + b"\n", "not JSON"),
+        (b'data: {"error": "half \\ud800"}\n', "the server said: half ?"),
+        (event(choices=[{"text": "a", "token_ids": ["1", None, True]}]), "no numbers"),
         (event(error={"message": "out of blocks", "code": 500}), "the server said: out of blocks"),
         (event(error="gone"), "the server said: gone"),
     ],
@@ -99,6 +102,15 @@ def test_chunks_with_nothing_in_them_are_nothing(chunk: dict[str, object]) -> No
     answer.feed(b"data: " + json.dumps(chunk).encode() + b"\n", 1.0)
 
     assert (answer.tokens, answer.wrong) == (0, None)
+
+
+def test_only_numbers_are_tokens_and_only_printable_text_is_a_name() -> None:
+    answer = StreamedAnswer()
+    answer.feed(event(id="half \ud800", choices=[{"token_ids": [1, "2", None, True]}]), 1.0)
+    answer.feed(event(id="whole", usage={"prompt_tokens": -1, "completion_tokens": True}), 2.0)
+
+    assert (answer.tokens, answer.token_ids, answer.answer_id) == (1, [1], "whole")
+    assert (answer.usage_prompt_tokens, answer.usage_output_tokens) == (None, None)
 
 
 def test_an_endless_line_is_given_up() -> None:

@@ -65,7 +65,7 @@ def test_nothing_lives_on_when_the_supervisor_has_ended(
         assert supervisor_of(state) == supervisor.pid
         supervisor.send_signal(ended)
         supervisor.wait()
-        until(lambda: not keeper.processes_of(run, state["sessions"]), "processes are left")
+        until(lambda: not keeper.processes_of(run, keeper.sessions_of(state)), "processes are left")
         until(lambda: read_state(tmp_path) is None, "the state file is left")
         assert not Path(state["temporary"]).exists()
     finally:

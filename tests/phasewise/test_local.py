@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from phasewise import cli
+from phasewise.local_down import alone_in
+from serving.errors import Misconfigured
 from serving.local import keeper
 from serving.local.run_state import RunState, read_state
 from serving.schema.tier import demo_tier_path, load_tier
@@ -127,7 +129,7 @@ def test_the_simulated_kind_in_the_background_is_asked_and_goes_without_a_trace(
     assert down[:2] == (0, "tier demo is down\n")
     assert keeper.processes_of(state["run"]) == ()
     assert keeper.start_ticks(state["supervisor"]) is None
-    assert [path.name for path in tmp_path.iterdir()] == ["up.log"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "up.log"]
 
 
 def test_a_tier_that_cannot_be_started_here_is_one_sentence(
@@ -192,3 +194,35 @@ def test_the_example_is_a_tier_that_can_be_started_here() -> None:
 
     assert all(variant.local is not None for variant in tier.spec.variants)
     assert [pool.replicas.initial for pool in tier.spec.pools] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "text", ["{bad", "[]", "null", '{"run": "x", "sessions": "abc"}', "[" * 100_000]
+)
+def test_a_damaged_state_file_is_one_sentence_and_never_nothing_is_up(
+    tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "state.json").write_text(text)
+
+    with pytest.raises(Misconfigured, match=r"state\.json"):
+        read_state(tmp_path)
+    assert keeper.clean(tmp_path / "state.json") in (True, False)  # and never raises
+
+
+def test_the_second_of_two_that_come_up_in_one_folder_is_refused(tmp_path: Path) -> None:
+    with alone_in(tmp_path), pytest.raises(Misconfigured, match="local"), alone_in(tmp_path):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "a-file").touch()
+
+    with pytest.raises(Misconfigured, match="a-file"), alone_in(tmp_path / "a-file" / "run"):
+        pass
+
+
+def test_a_session_of_a_number_that_is_used_again_is_left_alone() -> None:
+    own = os.getpid()
+
+    assert keeper.sessions_of({"sessions": [[own, -1]]}) == ()
+    assert keeper.sessions_of({"sessions": [[own, keeper.start_ticks(own)], None, "x"]}) == (own,)

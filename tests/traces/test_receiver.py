@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from collector.traces.export import LinesFile, OtlpSender
+from collector.traces.export import BATCH_SPANS, LinesFile, OtlpSender
 from collector.traces.join import Joiner
 from collector.traces.otlp_json import decode_json, encode_json
 from collector.traces.own_spans import own_spans
 from collector.traces.receiver import HttpReceiver
-from collector.traces.spans import RawSpan
+from collector.traces.spans import RawSpan, engine_span
 from collector.traces.wire import decode_protobuf, encode_protobuf
 from serving.errors import Misconfigured, Unavailable
 from tests.traces.given_spans import halves, raw
@@ -167,6 +169,67 @@ async def test_an_endpoint_that_is_down_costs_only_what_it_did_not_take(
 
     assert sender.counts == {"dropped": 6, "not taken": 6}
     assert sender.last_problem is not None
+
+
+HELD = {"stringValue": "kept"}
+NOT_HELD: list[dict[str, object]] = [
+    {"intValue": "9999999999999999999"},
+    {"intValue": str(2**63)},
+    {"intValue": -(2**63) - 1},
+    {"stringValue": "half \ud800"},
+]
+
+
+@pytest.mark.parametrize("name", ["llm_request", "half \udfff"])
+@pytest.mark.parametrize("value", NOT_HELD)
+def test_what_protobuf_cannot_hold_is_left_out(name: str, value: dict[str, object]) -> None:
+    attributes = [
+        {"key": "gen_ai.request.max_tokens", "value": value},
+        {"key": "half \ud800", "value": HELD},
+        {"key": "least", "value": {"intValue": str(-(2**63))}},
+        {"key": "gen_ai.request.id", "value": HELD},
+    ]
+    span = {
+        "traceId": "0a" * 16,
+        "spanId": "01" * 8,
+        "name": name,
+        "startTimeUnixNano": "1",
+        "endTimeUnixNano": "9" * 19,
+        "attributes": attributes,
+    }
+    group = {"resource": {"attributes": attributes}, "scopeSpans": [{"spans": [span]}]}
+    found = decode_json(json.dumps({"resourceSpans": [group]}).encode(), max_spans=1)
+
+    assert found[0].attributes == {"least": -(2**63), "gen_ai.request.id": "kept"}
+    assert decode_protobuf(encode_protobuf(found), max_spans=1) == found
+
+
+def test_times_that_no_clock_shows_are_of_no_request() -> None:
+    assert engine_span(raw()) is not None
+    assert engine_span(replace(raw(), end_ns=2**64 - 1)) is None
+
+
+async def test_a_span_that_cannot_be_sent_costs_only_its_batch(
+    receiver: HttpReceiver, taken: Taken
+) -> None:
+    sender = OtlpSender(f"http://127.0.0.1:{receiver.port}/")
+    sender.add([replace(raw(), attributes={"odd": 2**70})] * BATCH_SPANS)
+    sender.add([raw()])
+    await sender.close()
+
+    assert taken == [raw()]
+    assert sender.counts == {"not taken": BATCH_SPANS, "sent": 1}
+    assert sender.last_problem is not None
+
+
+def test_a_disk_that_is_full_costs_only_the_lines() -> None:
+    file = LinesFile(Path("/dev/full"))
+    file.add(_one())
+    file.add(_one())
+    file.close()
+
+    assert file.counts == {"not written": 2}
+    assert file.last_problem == "No space left on device"
 
 
 def test_a_file_has_a_line_for_each_request(tmp_path: Path) -> None:

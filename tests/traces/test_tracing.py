@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 from io import StringIO
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -56,6 +57,32 @@ async def test_captured_spans_become_requests_a_page_and_a_table(tmp_path: Path)
     assert "requests: 27 joined, 2 aggregated; 27 by request id, 29 no decode span" in (
         " ".join(screen.getvalue().split())
     )
+
+
+async def test_ways_out_that_fail_cost_neither_table_nor_words() -> None:
+    told: list[str] = []
+    screen = StringIO()
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        nobody = f"http://127.0.0.1:{one.getsockname()[1]}"
+    asked = TracesRequest(listen="127.0.0.1:0", to=nobody, file=Path("/dev/full"))
+    run = asyncio.ensure_future(
+        trace_requests(asked, Console(file=screen, width=300), announce=told.append)
+    )
+    while not told and not run.done():
+        await asyncio.sleep(0)
+    async with aiohttp.ClientSession() as session:
+        url, headers = json.loads(told[0])["http"], {"Content-Type": "application/json"}
+        for line in CAPTURED.read_bytes().splitlines():
+            async with session.post(url, data=line, headers=headers) as answer:
+                assert answer.status == 200
+    os.kill(os.getpid(), signal.SIGTERM)
+    await run
+
+    said = " ".join(screen.getvalue().split())
+    assert "parts of requests" in said
+    assert " lines not written" in said
+    assert "lines were not written: /dev/full: No space left on device" in said
+    assert f"spans were not taken: {nobody}/v1/traces: ClientConnectorError" in said
 
 
 def test_names_that_never_repeat_do_not_fill_the_page() -> None:
