@@ -3,6 +3,7 @@
 import { count, known, number, plotTime, rate, seconds, share } from "./format.js";
 import { attainments, latest } from "./verdict.js";
 
+const FEW = 6; // up to so many replicas an axis would be divided by halves, which do not exist
 const missing = (length) => Array(length).fill(null);
 const valuesOf = (values, length) => values ?? missing(length);
 
@@ -27,6 +28,7 @@ const poolChart = (name, pool, history, x) => {
     at_s: history.at_s,
     series: states.map(([s]) => s),
     tickformat: ",d",
+    step: Math.max(...states.flatMap(([s]) => s.values).filter(known), 0) <= FEW ? 1 : null,
     lines: states.map(([s, colour, rest]) => line(x, s, colour, { format: ",d", unit: "", steps: true, ...rest })),
   };
 };

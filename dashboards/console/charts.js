@@ -8,6 +8,12 @@ import { clock, zone } from "./format.js";
 const PLOTLY = "static/plotly.min.js";
 const ROWS_AT_MOST = 240;
 const touch = matchMedia("(pointer: coarse)").matches;
+const MINUTE_MS = 60_000;
+// in a chart of minutes every tick would have the same name without its seconds
+const CLOCK = [
+  { dtickrange: [null, MINUTE_MS - 1], value: "%H:%M:%S" },
+  { dtickrange: [MINUTE_MS, null], value: "%H:%M" },
+];
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 export const loadPlotly = (onReady, onAbsent) => {
@@ -32,8 +38,8 @@ const layoutOf = (chart) => {
     showlegend: true,
     legend: { orientation: "h", x: 0, xanchor: "left", y: -0.16, yanchor: "top", traceorder: "normal" },
     uirevision: chart.key, // a zoom outlives the next tick
-    xaxis: { ...axis, type: "date", hoverformat: "%H:%M:%S", tickformat: "%H:%M", nticks: 6 },
-    yaxis: { ...axis, rangemode: "tozero", tickformat: chart.tickformat, ...(chart.range ? { range: chart.range } : {}) },
+    xaxis: { ...axis, type: "date", hoverformat: "%H:%M:%S", tickformatstops: CLOCK, nticks: 6 },
+    yaxis: { ...axis, rangemode: "tozero", tickformat: chart.tickformat, ...(chart.range ? { range: chart.range } : {}), ...(chart.step ? { dtick: chart.step } : {}) },
   };
 };
 

@@ -167,6 +167,25 @@ def test_it_says_stale_by_its_own_clock_when_nothing_comes_any_more(
         expect(page.locator("article .as-of").first).to_be_hidden()
 
 
+def test_no_two_ticks_of_an_axis_have_one_name_in_a_chart_of_minutes_and_few_replicas(
+    profile: BrowserContext,
+) -> None:
+    view = brief(recorded("healthy"))
+    for pool in view["history"]["pools"].values():
+        pool.update({state: [1] * 8 for state in ("wanted", "desired", "ready")})
+        pool.update({state: [0] * 8 for state in ("starting", "draining")})
+    with FakeApi(view, has_plotly=True) as api:
+        page = open_page(profile, api)
+
+        names = page.evaluate(
+            "() => [...document.querySelectorAll('.plot')].flatMap((plot) => ['.xtick', '.ytick']"
+            ".map((axis) => [...plot.querySelectorAll(axis)].map((tick) => tick.textContent)))"
+        )
+
+    assert len(names) == 12
+    assert all(len(axis) > 1 and len(set(axis)) == len(axis) for axis in names), names
+
+
 def test_the_same_tick_sent_again_is_not_taken_for_news(profile: BrowserContext) -> None:
     view = brief(recorded("healthy"))
     with FakeApi(view) as api:
